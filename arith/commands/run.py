@@ -72,7 +72,8 @@ def command(
                 say(grid.summary())
         job_engine = remote or local_engine(choose_slots(jobs, slots), folder, stopper)
         outcome = run_jobs(jobs, job_engine, stopper)
-        figure = draw_comparison(planned)
-    if figure is not None:
-        print(figure)
-    conclude(outcome, stopper)
+        try:
+            if (figure := draw_comparison(planned)) is not None:
+                print(figure)
+        finally:  # failed jobs are named, whatever keeps the figure from being drawn
+            conclude(outcome, stopper)

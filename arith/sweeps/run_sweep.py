@@ -8,8 +8,16 @@ from statistics import fmean
 from typing import TypeVar
 
 from tape_arith.arith.compare.leaderboard import board_of
-from tape_arith.arith.compare.panels import figure_path, panels_of, read_runs
+from tape_arith.arith.compare.panels import (
+    Excluded,
+    choose_group,
+    figure_path,
+    panels_of,
+    read_runs,
+    warn_excluded,
+)
 from tape_arith.arith.data.bucket import EVALUATION
+from tape_arith.arith.errors import UsageError
 from tape_arith.arith.figures import heatmap, style
 from tape_arith.arith.figures.board import Board
 from tape_arith.arith.figures.rows import Row, ranked, rows
@@ -19,6 +27,7 @@ from tape_arith.arith.lock import lock_folder
 from tape_arith.arith.runs.build import check_trainable
 from tape_arith.arith.runs.folder import find_grids
 from tape_arith.arith.runs.run import Run
+from tape_arith.arith.scoring.comparable import differences
 from tape_arith.arith.scoring.evaluation_set import DEFAULT_SET, EvaluationSet
 from tape_arith.arith.scoring.grid import Grid
 from tape_arith.arith.studies import ablations
@@ -31,6 +40,7 @@ from tape_arith.arith.training.config import Config
 from tape_arith.models.names import AttentionChoice, Name
 
 _T = TypeVar("_T")
+_ScoredPanels = tuple[dict[str, str], dict[Config, list[list[Grid]]]]
 _FORMATS = {"md": to_markdown, "csv": to_csv}
 
 
@@ -64,22 +74,25 @@ def run_sweep(
 def draw_comparison(runs: Sequence[Run]) -> Path | None:
     """Draw the heatmap and write the tables of the encodings of `runs`; return the figure's path.
 
-    Includes every completely scored seed, even if not in `runs`. Returns None if there is none.
+    Includes every completely scored seed, even if not in `runs`, that may stand in one figure with
+    the others. Returns None if there is none.
     """
     first = runs[0]
     names = list(dict.fromkeys(run.name for run in runs))
     budget = {"steps": first.config.steps, "config_sha256": first.config.sha256}
-    grids, excluded = list[Grid](), list[Grid]()
+    grids, others = list[Grid](), list[Grid]()
     for grid in find_grids(first.root, first.preset, names):
-        alike = all(grid.budget.get(key) == value for key, value in budget.items())
-        (grids if alike and grid.complete else excluded).append(grid)
-    if excluded:
-        left_out = ", ".join(f"{grid.name} seed {grid.seed}" for grid in excluded)
+        requested = all(grid.budget.get(key) == value for key, value in budget.items())
+        (grids if requested and grid.complete else others).append(grid)
+    if others:
+        left_out = ", ".join(f"{grid.name} seed {grid.seed}" for grid in others)
         say(f"note: left out, in part scored or of other settings or steps: {left_out}")
-    panels = panels_of(grids, map(str, names))
-    if not panels:
+    if not grids:
         say("nothing is scored yet, so nothing is drawn: the same command scores what is left")
         return None
+    grids, excluded = _comparable(grids)
+    warn_excluded(excluded)
+    panels = panels_of(grids, map(str, names))
     figure = figure_path(first.root, panels)
     style.save(heatmap.compose(panels), figure)
     table = rows(panels)
@@ -88,10 +101,20 @@ def draw_comparison(runs: Sequence[Run]) -> Path | None:
     return figure
 
 
+def _comparable(grids: Sequence[Grid]) -> tuple[list[Grid], list[Excluded]]:
+    """Return the grids that may stand in one figure, and the others with how they differ.
+
+    There is at least one. Equal configs are not enough: a run may have been extended, or have begun
+    with the weights of another run.
+    """
+    return choose_group(grids, (), differences, UsageError)
+
+
 def write_tables(sweep: Sweep, out: Path) -> list[Path]:
     """Write tables of the complete grids, one per split, and of ablations; return the paths.
 
-    Removes files that an earlier sweep of the same name left, with a message.
+    Names the runs that must not stand in one table with the others, and leaves them out. Removes
+    files that an earlier sweep of the same name left, with a message.
     """
     folder = sweep_folder(sweep, out)
     written: list[Path] = []
@@ -101,7 +124,12 @@ def write_tables(sweep: Sweep, out: Path) -> list[Path]:
             written.append(folder / f"{stem}.{ending}")
             write_text(written[-1], to_text(content))
 
-    scored = {split: list(_scored_panels(sweep, out, split)) for split in sweep.splits}
+    scored, left_out = dict[str, list[_ScoredPanels]](), dict[Excluded, None]()
+    for split in sweep.splits:
+        grids, excluded = scored_grids(sweep, out, EvaluationSet(split))
+        scored[split] = list(_scored_panels(sweep, grids))
+        left_out |= dict.fromkeys(excluded)
+    warn_excluded(left_out)
     for split, parts in scored.items():
         table: list[Row] = []
         for preset, panels in parts:
@@ -129,10 +157,9 @@ def write_tables(sweep: Sweep, out: Path) -> list[Path]:
 
 
 def _scored_panels(
-    sweep: Sweep, out: Path, split: str
-) -> Iterator[tuple[dict[str, str], dict[Config, list[list[Grid]]]]]:
+    sweep: Sweep, scored: Mapping[tuple[Name, Config], list[Grid]]
+) -> Iterator[_ScoredPanels]:
     """Yield, for each scored combination, its preset if there are several, and panels by config."""
-    scored = scored_grids(sweep, out, EvaluationSet(split))
     for combination in sweep.combinations:
         panels: dict[Config, list[list[Grid]]] = {}
         for config, panel in choices(sweep, combination.configs, scored):
@@ -150,11 +177,11 @@ def leaderboard(sweep: Sweep, out: Path) -> Board | None:
         return None
     (combination,) = sweep.combinations
     (config,) = combination.configs
-    scored = scored_grids(sweep, out, EvaluationSet(sweep.splits[0]))
+    scored, excluded = scored_grids(sweep, out, EvaluationSet(sweep.splits[0]))
     if not scored:
         return None
     runs = read_runs(sweep.root(out, combination.preset, config))
-    board, _ = board_of(list(scored.values()), runs)
+    board, _ = board_of(list(scored.values()), runs, excluded)
     return board
 
 
@@ -169,13 +196,22 @@ def _is_family(sweep: Sweep) -> bool:
 
 def scored_grids(
     sweep: Sweep, out: Path, evaluation_set: EvaluationSet = DEFAULT_SET
-) -> dict[tuple[Name, Config], list[Grid]]:
-    """Return the complete grids, one per seed, of each encoding with each config."""
-    scored: dict[tuple[Name, Config], list[Grid]] = {}
+) -> tuple[dict[tuple[Name, Config], list[Grid]], list[Excluded]]:
+    """Return the complete grids, one per seed, of each encoding with each config.
+
+    Those of a config may stand in one table; the others are returned with how they differ.
+    """
+    names: dict[Config, dict[Grid, Name]] = {}
     for run in sweep.runs(out):
         if grid := run.complete_grid(evaluation_set):
-            scored.setdefault((run.name, run.config), []).append(grid)
-    return scored
+            names.setdefault(run.config, {})[grid] = run.name
+    scored, left_out = dict[tuple[Name, Config], list[Grid]](), list[Excluded]()
+    for config, name_of in names.items():
+        grids, excluded = _comparable(list(name_of))
+        left_out += excluded
+        for grid in grids:
+            scored.setdefault((name_of[grid], config), []).append(grid)
+    return scored, left_out
 
 
 def choices(

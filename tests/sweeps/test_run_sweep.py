@@ -189,6 +189,19 @@ def test_a_job_that_fails_does_not_stop_the_others(here: Path) -> None:
     assert rows == json.loads(result.out)["jobs"] and "holds another run" in rows[0]["reason"]
 
 
+def test_a_run_that_differs_from_the_others_is_in_no_table(here: Path) -> None:
+    """An extended run cooled down later than one of the same config that never was."""
+    done("sweep", sweep_file("rope"))
+    done("train", "runs/mine/mini/rope/seed-0", "--steps", 6)
+    splits = 'splits = ["evaluation", "carry"]'
+    result = done("sweep", sweep_file("rope,fire,nope", "[0]", splits, steps=6))
+    reason = "rope seed 0: first steps 4, not 6"
+    assert result.err.count(f"note: left out: {reason}") == 1
+    assert f"Left out: {reason}" in " ".join(result.err.split())  # below the leaderboard
+    for table in ("table.csv", "table@carry.csv"):
+        assert set(pd.read_csv(FOLDER / table).encoding) == {"fire", "nope"}
+
+
 def test_the_tuned_track_chooses_in_distribution_only(here: Path) -> None:
     file = sweep_file("rope,fire", tune="[1e-3, 3e-3]")
     done("sweep", file)
@@ -213,7 +226,7 @@ def test_the_tuned_track_chooses_in_distribution_only(here: Path) -> None:
 
     def chosen() -> list[str]:
         sweep = load_sweep(file)
-        scored = scored_grids(sweep, Path("runs"))
+        scored, _ = scored_grids(sweep, Path("runs"))
         return [panel[0].name for _, panel in choices(sweep, sweep.combinations[0].configs, scored)]
 
     # A search that is not the same for all is none.
