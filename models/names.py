@@ -205,15 +205,19 @@ def _part(kind: str, text: str) -> NamePart:
 
 def read_part(text: str, find: Callable[[str], Location]) -> NamePart:
     """Parse a name with its options, of what `find` locates. Raises UsageError."""
-    name, settings = _split(text)
+    name, settings = name_and_options(text)
     declared = find(name).declaration()
     values = read_options(text, settings, declared)
     changed = {k: v for k, v in values.items() if v != declared.options[k].default}
     return NamePart(declared.name, tuple(sorted(changed.items())))
 
 
-def _split(text: str) -> tuple[str, list[str]]:
-    """Split the name (or FILE.py:CLASS) that begins `text` from its settings."""
+def name_and_options(text: str) -> tuple[str, list[str]]:
+    """Split a name, or FILE.py:CLASS, from its options.
+
+    >>> name_and_options("mine.py:Mine:width=4")
+    ('mine.py:Mine', ['width=4'])
+    """
     name, *rest = text.strip().split(":")
     if name.endswith(".py") and rest:
         return f"{name}:{rest[0]}", rest[1:]
@@ -221,7 +225,7 @@ def _split(text: str) -> tuple[str, list[str]]:
 
 
 def _kind_after_plus(text: str) -> str:
-    name, _ = _split(text)
+    name, _ = name_and_options(text)
     if name.partition(":")[0].endswith(".py"):
         return "encoding"
     for kind in KINDS:

@@ -19,6 +19,7 @@ from tape_arith.arith.figures.style import GREY, LETTERS, finish, page, styled
 from tape_arith.arith.figures.tables import csv_text, pipe_table
 from tape_arith.arith.scoring.axes import REGION_WORDS, Region
 from tape_arith.arith.scoring.statistics import holm, welch
+from tape_arith.models.names import name_and_options
 
 _REGIONS: tuple[Region, Region] = ("in_distribution", "out_of_distribution")
 _TESTED = _REGIONS[1]
@@ -64,12 +65,15 @@ def families(panels: Sequence[Panel]) -> list[list[Member]]:
     by_name = {row.encoding: row for row in rows(panels)}
     grouped: dict[str, list[Row]] = {}
     for panel in panels:
-        name = panel[0].name
-        grouped.setdefault(name.split(":")[0], []).append(by_name[name])
+        grouped.setdefault(_family(panel[0].name), []).append(by_name[panel[0].name])
     return [
         _members(name, sorted(group, key=lambda row: row.encoding != name))
         for name, group in grouped.items()
     ]
+
+
+def _family(name: str) -> str:
+    return name_and_options(name)[0]
 
 
 def _members(name: str, group: Sequence[Row]) -> list[Member]:
@@ -114,7 +118,7 @@ def to_csv(families: Families) -> str:
     """Format the columns of a sweep's table, the difference (as a fraction) and its p."""
     lines = [
         {
-            "family": member.row.encoding.split(":")[0],
+            "family": _family(member.row.encoding),
             **flat(member.row),
             "difference": member.difference,
             "p_welch_holm": member.p,

@@ -37,7 +37,7 @@ from tape_arith.arith.sweeps.jobs import Job, JobEnd, Outcome, log_file, run_job
 from tape_arith.arith.sweeps.sweep import Sweep, sweep_copy, sweep_folder
 from tape_arith.arith.terminal import Stopper, say
 from tape_arith.arith.training.config import Config
-from tape_arith.models.names import AttentionChoice, Name
+from tape_arith.models.names import AttentionChoice, Name, name_and_options
 
 _T = TypeVar("_T")
 _ScoredPanels = tuple[dict[str, str], dict[Config, list[list[Grid]]]]
@@ -189,7 +189,7 @@ def _is_family(sweep: Sweep) -> bool:
     """Tell whether nothing is tuned and most encodings differ only in options from another one."""
     if len(sweep.combinations[0].configs) > 1:
         return False
-    counts = Counter(str(name).split(":")[0] for name in sweep.names)
+    counts = Counter(name_and_options(str(name))[0] for name in sweep.names)
     related = sum(count for count in counts.values() if count > 1)
     return 2 * related > len(sweep.names)
 

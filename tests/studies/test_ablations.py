@@ -58,6 +58,15 @@ def test_families_are_what_names_begin_with() -> None:
     assert members[0].p is None
 
 
+def test_two_classes_of_one_file_are_two_families() -> None:
+    names = ("mine.py:A", "mine.py:B", "mine.py:B:width=4")
+    grouped = families([panel(name, [50]) for name in names])
+    labels = [[member.label for member in members] for members in grouped]
+    assert labels == [["mine.py:A"], ["mine.py:B", "width=4"]]
+    lines = list(csv.DictReader(io.StringIO(ablations.to_csv(grouped))))
+    assert [line["family"] for line in lines] == ["mine.py:A", "mine.py:B", "mine.py:B"]
+
+
 def test_unconverged_runs_and_single_seeds_are_not_tested() -> None:
     changed = [PANELS[1], panel("tape:width=4", [50, 60, 58], inside=90)]
     (members,) = families([*changed, panel("tape:width=8", [70])])

@@ -290,6 +290,14 @@ def test_a_family_has_a_table_and_a_figure_of_its_own(here: Path) -> None:
     assert stopped.code == 3 and "note: removed table.csv, table.md from " in stopped.err
 
 
+def test_two_classes_of_one_file_are_no_family(here: Path) -> None:
+    head = "from tape_arith.models.encoding import PositionalEncoding\n"
+    classes = (f"class {name}(PositionalEncoding):\n    pass\n" for name in "AB")
+    Path("mine.py").write_text(head + "\n".join(classes))
+    printed = done("sweep", sweep_file("mine.py:A,mine.py:B")).out.split()
+    assert printed == [str(FOLDER / name) for name in ("table.md", "table.csv")]
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 75)])
 def test_a_signal_is_passed_on_and_waited_for(
