@@ -24,35 +24,35 @@ _SHARED_SETTINGS = (
 """Settings that must be equal in a run and in the run that it begins from."""
 
 
-def with_origin(name: Name, source: RunRecord, only_positional: bool) -> Name:
-    """Return `name` marked as begun from a run like `source`, as in tape@from=rope.
+def with_origin(name: Name, source_record: RunRecord, only_positional: bool) -> Name:
+    """Return `name` marked as begun from a run like that of `source_record`, as in tape@from=rope.
 
     Raises UsageError if `name` already says that it begins from a run of another encoding.
     """
-    origin = Origin(source.name.encoding, only_positional)
+    origin = Origin(source_record.name.encoding, only_positional)
     if name.encoding.origin not in (None, origin):
-        raise UsageError(f"{name.encoding} does not begin from a run of {source.encoding}")
+        raise UsageError(f"{name.encoding} does not begin from a run of {source_record.encoding}")
     return replace(name, encoding=replace(name.encoding, origin=origin))
 
 
 def init_from_record(
-    folder: RunFolder, source: RunRecord, config: Config, name: Name, seed: int
+    source: RunFolder, source_record: RunRecord, config: Config, name: Name, seed: int
 ) -> InitFrom:
-    """Return the `init_from` of a new run that begins from the finished run in `folder`.
+    """Return the `init_from` of a new run that begins from the finished run in `source`.
 
     Raises UsageError if a run of `config`, `name` and `seed` cannot begin from its weights.
     """
     for key in _SHARED_SETTINGS:
-        new, old = getattr(config, key), getattr(source.config, key)
+        new, old = getattr(config, key), getattr(source_record.config, key)
         if new != old:
             raise UsageError(
-                f"{folder.path} has {key}={old} and the new run {new}: begin from a run of the "
+                f"{source.path} has {key}={old} and the new run {new}: begin from a run of the "
                 "same sizes and task"
             )
-    if seed != source.seed:
+    if seed != source_record.seed:
         raise UsageError(
-            f"{folder.path} is of seed {source.seed}, not {seed}: each seed begins from a run of "
-            "its own, or seeds would not be independent runs"
+            f"{source.path} is of seed {source_record.seed}, not {seed}: each seed begins from a "
+            "run of its own, or seeds would not be independent runs"
         )
     expected = blueprint(config, name)
     origin = name.encoding.origin
@@ -61,35 +61,35 @@ def init_from_record(
             f"{name.encoding.own} has no parameters of its own: leave --only-positional out"
         )
     right = shapes(expected.state_dict())
-    for key, shape in shapes(final_weights(folder, source, "cpu")).items():
+    for key, shape in shapes(final_weights(source, source_record, "cpu")).items():
         if right.get(key) != shape:
             raise UsageError(
-                f"{name.encoding.own} has no place for {key} of {folder.path} "
-                f"({source.encoding}): begin from an encoding whose parameters it has"
+                f"{name.encoding.own} has no place for {key} of {source.path} "
+                f"({source_record.encoding}): begin from an encoding whose parameters it has"
             )
-    before = source.init_from
-    trained = source.config.steps * source.config.batch_size
+    before = source_record.init_from
+    trained = source_record.config.steps * source_record.config.batch_size
     return InitFrom(
-        encoding=source.encoding,
-        seed=source.seed,
-        config_sha256=source.config.sha256,
-        steps=source.total_steps,
+        encoding=source_record.encoding,
+        seed=source_record.seed,
+        config_sha256=source_record.config.sha256,
+        steps=source_record.total_steps,
         problems=trained + (before.problems if before else 0),
-        weights_sha256=sha256(folder.final),
+        weights_sha256=sha256(source.final),
     )
 
 
 def write_first_state(folder: RunFolder, record: RunRecord, source: RunFolder) -> None:
     """Write the checkpoint of step 0 for a run that begins from the weights of `source`."""
-    config, origin = record.config, source.record()
+    config, source_record = record.config, source.record()
     decoder = decoder_for(config, record.name, record.seed)
-    weights = final_weights(source, origin, "cpu")
+    weights = final_weights(source, source_record, "cpu")
     decoder.load_state_dict(weights, strict=False)  # init_from_record has compared the shapes
     bucket = config.bucket(record.seed)
     state, facts = Trainer(decoder, bucket, config, Hardware("cpu", torch.float32)).state()
     save(folder.latest, state, facts | identity(record))
     new = sum(p.numel() for key, p in decoder.named_parameters() if key not in weights)
     say(
-        f"{record.encoding} begins from {source.path} ({origin.config.steps:,} steps): "
+        f"{record.encoding} begins from {source.path} ({source_record.config.steps:,} steps): "
         f"{new:,} new parameters"
     )

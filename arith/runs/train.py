@@ -54,9 +54,9 @@ def train_run(
     Raises UsageError if the folder holds another run, `options.data` holds problems of another
     run, or the run cannot begin from `source`; otherwise as `continue_run`.
     """
-    origin = None if source is None else trained_record(source)
-    if origin is not None:
-        run = replace(run, name=with_origin(run.name, origin, only_positional))
+    source_record = None if source is None else trained_record(source)
+    if source_record is not None:
+        run = replace(run, name=with_origin(run.name, source_record, only_positional))
     folder, config, name, seed = run.folder, run.config, run.name, run.seed
     check_trainable(config, name, options.compute)
     anew, dataset = fresh or not folder.exists(), None
@@ -67,8 +67,8 @@ def train_run(
     if options.data is not None:
         dataset = open_training_data(options.data, config, seed).manifest.sha256
     init_from = None
-    if source is not None and origin is not None:
-        init_from = init_from_record(source, origin, config, name, seed)
+    if source is not None and source_record is not None:
+        init_from = init_from_record(source, source_record, config, name, seed)
     elif name.encoding.origin is not None and anew:
         command = f"train --pe {name.encoding.own} --init-from RUN"
         raise UsageError(f"{name.encoding} begins from a finished run: tape-arith {command}")
