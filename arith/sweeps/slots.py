@@ -64,11 +64,11 @@ def choose_slots(jobs: Sequence[Job], requested: int | None = None) -> Slots:
         count, reason = min(gpus, len(configs)), f"{gpus} GPU{'s' * (gpus > 1)}"
     else:
         count, reason = _fitting(set(configs.values()), min(cores, len(configs)), cores)
-    threads = cores // count
-    each = "one thread each" if threads == 1 else f"{threads} threads each"
+    slots = _shared(list(configs), count, cores)
+    each = "one thread each" if slots.threads == 1 else f"{slots.threads} threads each"
     order = "one training after another" if count == 1 else f"{count} trainings side by side"
     say(f"{order}, {each} ({reason}); --slots changes it")
-    return _shared(list(configs), count, cores)
+    return slots
 
 
 def _shared(runs: Sequence[Path], count: int, cores: int) -> Slots:

@@ -64,6 +64,12 @@ def jobs(runs: int, preset: str = "mini", **settings: str) -> list[Job]:
         ),
         ({}, jobs(2, "paper-20"), [2, 2], "one core would take too long for a step"),
         ({"gpus": "0,1,2"}, jobs(2, "paper-20"), [1, 1], "2 trainings side by side"),
+        (
+            {"cores": 1.0, "gpus": "0,1"},
+            jobs(2),
+            [1, 1],
+            "2 trainings side by side, one thread each (2 GPUs)",
+        ),
         ({"gpus": "3"}, jobs(2), [2, 2], "one training after another, 2 threads each (1 GPU)"),
         ({"gpus": "-1"}, jobs(2), [1, 1], "2 trainings side by side, one thread each (2 cores)"),
         ({}, jobs(1), [2], ""),
