@@ -175,11 +175,6 @@ class Stopper:
         return self.deadline is not None and time.monotonic() >= self.deadline
 
     @property
-    def seconds_left(self) -> float | None:
-        """Seconds until the time limit; None without a limit."""
-        return None if self.deadline is None else self.deadline - time.monotonic()
-
-    @property
     def exit_code(self) -> int:
         """130 after Ctrl-C, 75 after another signal (run again), 3 after the time limit, else 0."""
         if self.signal is not None:

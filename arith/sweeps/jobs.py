@@ -223,7 +223,7 @@ def run_jobs(
                 done.add(job.id)
                 continue
             running[job.id] = job
-            engine.submit(job, stopper.seconds_left)
+            engine.submit(job)
         can_start = any(done.issuperset(job.depends) for job in waiting)
         if not running and (stopping or not can_start):
             break

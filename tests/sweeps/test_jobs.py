@@ -78,7 +78,6 @@ class FakeEngine:
         self.slots, self.codes = slots, codes or {}
         self.running: list[Job] = []
         self.submitted: list[str] = []
-        self.limits: list[float | None] = []
         self.most = self.stops = 0
         self.leaves_files = True
         self.started: Callable[[], None] = lambda: None
@@ -88,12 +87,11 @@ class FakeEngine:
     def free(self) -> int:
         return self.slots - len(self.running)
 
-    def submit(self, job: Job, seconds: float | None) -> None:
+    def submit(self, job: Job) -> None:
         folders = {other.folder.path for other in self.running}
         assert job.folder.path not in folders, "two jobs on one folder"
         self.running.append(job)
         self.submitted.append(job.id)
-        self.limits.append(seconds)
         self.most = max(self.most, len(self.running))
         self.started()
 
@@ -171,11 +169,12 @@ def test_a_job_that_another_process_did_meanwhile_does_not_start() -> None:
     assert TRAIN_FIRE not in engine.submitted and jobs[3].id in engine.submitted
 
 
-def test_the_time_limit_is_passed_on_and_leaves_the_rest() -> None:
-    jobs, engine = marked_jobs("rope", "fire"), FakeEngine(1, {SCORE_ROPE: [3]})
-    outcome = run_jobs(jobs, engine, Stopper(1e6))
-    assert all(limit is not None and 9e5 < limit <= 1e6 for limit in engine.limits)
-    assert outcome.left and outcome.exit_code == 3 and not outcome.failed
+def test_the_time_limit_stops_running_jobs_and_leaves_the_rest() -> None:
+    jobs, engine, stopper = marked_jobs("rope"), FakeEngine(1, {TRAIN_ROPE: [75]}), Stopper(1e6)
+    engine.started = lambda: setattr(stopper, "deadline", 0.0)  # the time is up
+    outcome = run_jobs(jobs, engine, stopper)
+    assert engine.submitted == [TRAIN_ROPE] and engine.stops == 1
+    assert outcome.left and outcome.exit_code == stopper.exit_code == 3 and not outcome.failed
     late = FakeEngine(1)
     assert run_jobs(jobs, late, Stopper(1e-9)).exit_code == 3
     assert late.submitted == [] and late.stops == 1

@@ -29,8 +29,8 @@ class Engine(Protocol):
         """The number of jobs that can be submitted now."""
         ...
 
-    def submit(self, job: "Job", seconds: float | None) -> None:
-        """Start `job`, which has to save and stop after `seconds` (None: no limit)."""
+    def submit(self, job: "Job") -> None:
+        """Start `job`, or queue it where jobs are started."""
         ...
 
     def wait(self, seconds: float) -> "list[JobEnd]":

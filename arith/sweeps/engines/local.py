@@ -46,7 +46,7 @@ class InProcess:
     def free(self) -> int:
         return 0 if self.ended else 1
 
-    def submit(self, job: Job, seconds: float | None) -> None:
+    def submit(self, job: Job) -> None:
         code, reason = EXIT_PARTLY, ""
         try:
             if perform(job, self.stopper):
@@ -121,15 +121,12 @@ class Subprocesses:
     def free(self) -> int:
         return self.slots.count - len(self.children)
 
-    def submit(self, job: Job, seconds: float | None) -> None:
+    def submit(self, job: Job) -> None:
         slot = min(set(range(self.slots.count)) - {slot for _, slot in self.children.values()})
-        argv = job.argv
-        if seconds is not None and job.kind in ("train", "score"):
-            argv += ["--time-limit", f"{max(seconds, 1e-3):.3f}s"]
         share = {"OMP_NUM_THREADS": str(self.slots.threads_of(job))}
         if self.gpus:
             share["CUDA_VISIBLE_DEVICES"] = self.gpus[slot % len(self.gpus)]
-        process = start_command(argv, log_file(self.folder, job.id), share, own_session=True)
+        process = start_command(job.argv, log_file(self.folder, job.id), share, own_session=True)
         say(f"started: {job.id}")
         self.children[process] = job, slot
 

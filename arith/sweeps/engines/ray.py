@@ -59,7 +59,7 @@ class Ray:
     def free(self) -> float:
         return self.slots - len(self.jobs)
 
-    def submit(self, job: Job, seconds: float | None) -> None:
+    def submit(self, job: Job) -> None:
         log, argv = log_file(self.folder, job.id).absolute(), tuple(job.argv)
         write_state(log, JobState("ray", "", argv, self.cores, str(Path.cwd())))
         self.jobs[self.remote.options(name=job.id, **self.options).remote(str(log))] = job

@@ -71,7 +71,7 @@ class Slurm:
     def free(self) -> float:
         return self.slots - len(self.jobs) - len(self.unsent)
 
-    def submit(self, job: Job, seconds: float | None) -> None:
+    def submit(self, job: Job) -> None:
         state = read_state(log_file(self.folder, job.id))
         if state and not state.is_final and state.token in self.queue:
             say(f"in Slurm's queue already: {job.id}")

@@ -92,7 +92,7 @@ def test_each_slot_has_its_share(
     slots = Slots(4, threads=2, last={jobs[3].folder.path: 8})
     engine = Subprocesses(slots, Path("sweep"))
     for job in jobs:
-        engine.submit(job, 12.0)
+        engine.submit(job)
     assert engine.free == 0
     ended = {end.job.id: end for end in ends(engine, 4)}
     assert engine.free == 4
@@ -104,20 +104,19 @@ def test_each_slot_has_its_share(
         log = log_file(Path("sweep"), job.id)
         assert ended[job.id].log == log
         command, share, words = log.read_text().splitlines()[:3]
-        assert command == f"$ tape-arith {words}" and words.endswith("--time-limit 12.000s")
+        assert command == f"$ tape-arith {words}"
         shares.append(share)
     devices = gpus * 2 or [""] * 4
     assert shares == [f"OMP {n} CUDA {gpu}" for n, gpu in zip((2, 2, 2, 8), devices, strict=True)]
-    engine.submit(jobs[0], None)  # its log goes on
+    engine.submit(jobs[0])  # its log goes on
     (end,) = ends(engine, 1)
     assert end.log is not None and end.log.read_text().count("$ tape-arith train") == 2
-    assert "--time-limit" not in end.log.read_text().splitlines()[-1]
 
 
 def test_children_are_asked_once_and_save(script: Callable[[str], None]) -> None:
     script(HANDLES_SIGNALS)
     engine = Subprocesses(Slots(1, threads=1), Path("sweep"))
-    engine.submit(marked_jobs("rope")[0], None)
+    engine.submit(marked_jobs("rope")[0])
     wait_until(Path("child").exists)
     engine.stop()
     wait_until(Path("saving").exists)
@@ -132,7 +131,7 @@ def test_children_do_not_outlive_us(script: Callable[[str], None]) -> None:
     (job, _) = marked_jobs("rope")
     parent = os.fork()
     if parent == 0:
-        Subprocesses(Slots(1, threads=1), Path("sweep")).submit(job, None)
+        Subprocesses(Slots(1, threads=1), Path("sweep")).submit(job)
         time.sleep(60)
         os._exit(0)
     wait_until(lambda: Path("child").exists() and Path("child").read_text())

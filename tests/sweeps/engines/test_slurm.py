@@ -55,7 +55,7 @@ def submitted(jobs: Sequence[Job], slots: int | None = None, **options: Any) -> 
     """An engine that has sent these jobs."""
     slurm = Slurm(slots, FOLDER, **options)
     for job in jobs:
-        slurm.submit(job, 12.0)
+        slurm.submit(job)
     assert slurm.wait(0) == []
     return slurm
 
@@ -122,7 +122,7 @@ def test_a_requeued_job_is_not_lost(fake: FakeSlurm) -> None:
 def test_stopping_cancels_waiting_jobs_and_signals_running_ones(fake: FakeSlurm) -> None:
     jobs = marked_jobs("rope", "fire", "nope")[::2]
     slurm = submitted(jobs[:2])
-    slurm.submit(jobs[2], None)
+    slurm.submit(jobs[2])
     slurm.stop()
     pending, running = fake.calls_of("scancel")
     assert "--state=PENDING" in pending and {"--batch", "--signal=TERM"} <= set(running)
@@ -136,7 +136,7 @@ def test_slurm_may_not_answer_for_a_while(fake: FakeSlurm, monkeypatch: pytest.M
     slurm = submitted([rope])
     fake.answers, slurm.patience = False, 0.0
     assert slurm.wait(0) == [] and list(slurm.jobs.values()) == [rope]
-    slurm.submit(fire, None)
+    slurm.submit(fire)
     with pytest.raises(Failure, match="sbatch refuses: no route"):
         slurm.wait(0)
     assert read_state(log_file(FOLDER, fire.id)) is None
