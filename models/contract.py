@@ -144,8 +144,7 @@ def check_order(name: Name | str) -> None:
 
 
 def check_no_dead_parameter(name: Name | str) -> None:
-    """Every tensor of the encoding and of the decoder moves the logits, but for those that the
-    encoding itself calls inert.
+    """Every parameter moves the logits, but for those that the encoding itself calls inert.
 
     Usually: a module of __init__ whose result is thrown away; a detach() or item() on the way; an
     update in the last layer that nobody reads any more. What cannot act but stands in the paper's

@@ -37,7 +37,7 @@ def repeat_for_heads(state: State, num_heads: int) -> State:
     return type(state)(*(part.repeat(1, 1, num_heads, 1) for part in state))
 
 
-def rms_norm(x: Tensor, weight: Tensor, eps: float, dtype: torch.dtype) -> Tensor:
+def rms_norm_on_cpu(x: Tensor, weight: Tensor, eps: float, dtype: torch.dtype) -> Tensor:
     """Compute x / sqrt(mean(x^2) + eps) * weight over the last axis, in `dtype`.
 
     torch's own takes six times as long on a CPU, since its gradient is a chain of small

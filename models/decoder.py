@@ -29,7 +29,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from tape_arith.models.attention import Backend, Needs
-from tape_arith.models.cpu_kernels import rms_norm, use_custom_backward
+from tape_arith.models.cpu_kernels import rms_norm_on_cpu, use_custom_backward
 from tape_arith.models.encoding import INITIAL_STD, PositionalEncoding, PositionalLayer, State
 from tape_arith.models.sequences import Sequences
 
@@ -84,7 +84,7 @@ class RMSNorm(nn.Module):
         casts = torch.is_autocast_enabled(device) and x.dtype != torch.float64 and not self.residual
         dtype = torch.get_autocast_dtype(device) if casts else x.dtype
         if use_custom_backward(x):
-            return rms_norm(x, self.weight, self.eps, dtype)
+            return rms_norm_on_cpu(x, self.weight, self.eps, dtype)
         return F.rms_norm(x, self.weight.shape, self.weight, self.eps).to(dtype)
 
 

@@ -129,7 +129,7 @@ class TapeLayer(ReadOut):
         # (G_11, G_22) keep a part of the state in place, (G_12, G_21) carry it to the other part.
         order = [0, 3, 1, 2]
         if not use_custom_backward(heads):
-            return add_mixed_rows(state, self.entries(heads, order), mixed)
+            return _add_mixed_rows(state, self.entries(heads, order), mixed)
         # The product itself repeats an entry for all frequencies, which is cheaper than copying.
         half = state.diagonal.shape[-1] // 2
         wide = self.entries(heads, [entry for entry in order for _ in range(half)])
@@ -144,7 +144,7 @@ class TapeLayer(ReadOut):
         yield MatMul(entries.multiply_adds * half, needed=entries.multiply_adds)
 
 
-def add_mixed_rows(state: TapeState, entries: Tensor, mixed: TapeState) -> TapeState:
+def _add_mixed_rows(state: TapeState, entries: Tensor, mixed: TapeState) -> TapeState:
     """Compute e + G mixed in the type of e; entries = (G_11, G_22, G_12, G_21), [B, T, H, 4].
 
     Suits a GPU: a fused block reads a head's four entries where it needs them and never writes them

@@ -110,6 +110,8 @@ def draw(key: Tensor, low: int, high: int, stream: bytes) -> Tensor:
 
 
 def usual_shift(setting: Setting) -> int:
-    """Return 1.25 x (n - 1), n the digits of the longest tested number, so that every tested place
-    is trained, even by numbers of one digit."""
+    """Return 1.25 x (n - 1), n the digits of the longest tested number.
+
+    Every tested place is then trained, even by numbers of one digit.
+    """
     return 5 * (setting.longest_number - 1) // 4

@@ -1,7 +1,9 @@
 # mypy: ignore-errors
 # The body of a kernel is Triton's language: no types.
-"""Attention of short sequences. One program computes one head of one sequence, with all tokens in
-one tile, so that the softmax takes one pass and the backward needs nothing but the inputs.
+"""Attention of short sequences.
+
+One program computes one head of one sequence, with all tokens in one tile, so that the softmax
+takes one pass and the backward needs nothing but the inputs.
 
 Legend: T tokens of all sequences, n sequences, H heads, K head dim, V value width, N values;
 S tokens of a tile; K2 and V2 are K and V rounded up to a power of two. `*_t` and `*_h` are the
@@ -27,8 +29,11 @@ from tape_arith.models.kernels.tiles import (
 # fmt: off
 @inline
 def softmax(q, k, scale, S: tl.constexpr):
-    """Compute the causal weights, [S, S]. Rows beyond the sequence's end have no meaning, but they
-    are finite: they are multiplied by zeros or never written."""
+    """Compute the causal weights, [S, S].
+
+    Rows beyond the sequence's end have no meaning, but they are finite: they are multiplied by
+    zeros or never written.
+    """
     tokens = tl.arange(0, S)
     scores = product(q, tl.trans(k)) * (scale * LOG2_E)
     scores = causal(scores, tokens, tokens)

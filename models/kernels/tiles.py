@@ -45,8 +45,10 @@ if INTERPRETED:
         return tl.dot(a.to(tl.float32), b.to(tl.float32), total, input_precision="ieee")
 
     def row_sum(x):
-        """Sum rows without `tl.sum`: it stays a GPU function if Triton was imported before
-        TRITON_INTERPRET was set."""
+        """Sum rows without `tl.sum`.
+
+        That stays a GPU function if Triton was imported before TRITON_INTERPRET was set.
+        """
         return tl.reduce(x, 1, tl.standard._sum_combine)
 
     def row_max(x):
@@ -74,8 +76,10 @@ else:
 
 @inline
 def place(pointer, token, head, token_stride, head_stride):
-    """Return an address, computed in 64 bits: a fused q, k, v of 800,000 tokens, 16 heads and
-    head dim 64 has more than 2^31 numbers."""
+    """Return an address, computed in 64 bits.
+
+    A fused q, k, v of 800,000 tokens, 16 heads and head dim 64 has more than 2^31 numbers.
+    """
     return pointer + token.to(tl.int64) * token_stride + head.to(tl.int64) * head_stride
 
 
@@ -108,7 +112,9 @@ def clear(
     S: tl.constexpr, W: tl.constexpr, W2: tl.constexpr,
 ):  # fmt: skip
     """Write zeros to this program's part of the tokens from `tail` on, which are in no sequence.
-    The `programs` of a head divide them up, so that nobody has to fill a whole tensor first."""
+
+    The `programs` of a head divide them up, so that nobody has to fill a whole tensor first.
+    """
     size = (tokens - tail + programs - 1) // programs
     first = tail + program * size
     count = tl.minimum(first + size, tokens) - first
@@ -120,6 +126,8 @@ def clear(
 
 @inline
 def causal(scores, queries, keys):
-    """Set the scores of keys later than a query to -inf. Keys beyond a sequence's end need no mask
-    of their own: they are later than its queries."""
+    """Set the scores of keys later than a query to -inf.
+
+    Keys beyond a sequence's end need no mask of their own: they are later than its queries.
+    """
     return tl.where(queries[:, None] >= keys[None, :], scores, float("-inf"))
