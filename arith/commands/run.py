@@ -43,9 +43,10 @@ def command(
     if not names:
         raise UsageError("--pe is empty: name encodings, as in --pe rope,fire")
     from tape_arith.arith.sweeps.engines import remote_engine
+    from tape_arith.arith.sweeps.sweep import RUN, sweep_folder
 
     stopper = stopper_for(time_limit)
-    folder = runs / "sweeps" / "run"
+    folder = sweep_folder(RUN, runs)
     remote = remote_engine(engine, slots, folder)
     use_threads(threads)
     name, config = chosen_config(preset, settings, task)

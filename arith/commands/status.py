@@ -34,11 +34,11 @@ def command(
     """
     from tape_arith.arith.errors import UsageError
     from tape_arith.arith.sweeps import status
-    from tape_arith.arith.sweeps.sweep import sweep_copy, sweep_names
+    from tape_arith.arith.sweeps.sweep import sweep_copy, sweep_folder, sweep_names
 
     if watch and as_json:
         raise UsageError("--watch is for people: leave --json out")
-    named = runs / "sweeps" / target
+    named = sweep_folder(target, runs)
     place = named if sweep_copy(named).exists() else Path(target)
     if target in sweep_names() and place != named and not place.exists():
         option = "" if runs == Path("runs") else f" --runs {runs}"

@@ -51,7 +51,7 @@ def command(
 
     content = load_sweep(sweep)
     stopper = stopper_for(time_limit)
-    folder = sweep_folder(content, runs)
+    folder = sweep_folder(content.name, runs)
     remote = remote_engine(engine, slots, folder)
     use_threads(threads)
     from rich.console import Console

@@ -57,7 +57,7 @@ def run_sweep(
 
     Raises Busy if another process runs a sweep of this name.
     """
-    folder = sweep_folder(sweep, out)
+    folder = sweep_folder(sweep.name, out)
 
     def failed(end: JobEnd) -> None:
         state = JobState(state="failed", code=end.code, reason=end.reason)
@@ -116,7 +116,7 @@ def write_tables(sweep: Sweep, out: Path) -> list[Path]:
     Names the runs that must not stand in one table with the others, and leaves them out. Removes
     files that an earlier sweep of the same name left, with a message.
     """
-    folder = sweep_folder(sweep, out)
+    folder = sweep_folder(sweep.name, out)
     written: list[Path] = []
 
     def write(stem: str, content: _T, formats: Mapping[str, Callable[[_T], str]]) -> None:

@@ -44,6 +44,8 @@ from tape_arith.models.locate import known_names
 from tape_arith.models.names import Name, parse
 
 BUNDLED = Path(__file__).parent / "bundled"
+RUN = "run"
+"""The name under which the command `run` has its logs, so that no sweep may have it."""
 _MOST = 1000
 """Maximum number of seeds or of combinations, so that a typing error cannot fill the memory."""
 
@@ -119,9 +121,9 @@ class Sweep:
         ]
 
 
-def sweep_folder(sweep: Sweep, out: Path) -> Path:
+def sweep_folder(name: str, out: Path) -> Path:
     """Return the folder of a sweep's logs, states and tables; its runs are elsewhere in `out`."""
-    return out / "sweeps" / sweep.name
+    return out / "sweeps" / name
 
 
 def sweep_copy(folder: Path) -> Path:
@@ -141,6 +143,8 @@ def load_sweep(name: str) -> Sweep:
         path = BUNDLED / f"{name}.toml"
     elif path.suffix != ".toml" or path.stem.startswith("."):
         raise unknown("sweep", name, [*sweep_names(), "a path that ends in .toml"])
+    if path.stem == RUN:
+        raise UsageError(f"{path}: the command `run` has its logs under this name: rename the file")
     try:
         text, content = parse_toml(path)
     except Failure as error:
