@@ -41,9 +41,9 @@ def command(
     named = sweep_folder(target, runs)
     place = named if sweep_copy(named).exists() else Path(target)
     if target in sweep_names() and place != named and not place.exists():
-        option = "" if runs == Path("runs") else f" --runs {runs}"
+        runs_option = "" if runs == Path("runs") else f" --runs {runs}"
         raise UsageError(
-            f"the sweep {target} was not run in {runs}: `tape-arith sweep {target}{option}`"
+            f"the sweep {target} was not run in {runs}: `tape-arith sweep {target}{runs_option}`"
         )
     rows = status.status(place)
     if as_json:

@@ -34,7 +34,7 @@ _MOST_FLOPS = 1e11
 """Maximum FLOPs of a timed step on a CPU, about one second; a larger batch is cut to fit."""
 
 
-def cost(job: Job) -> tuple[int, float]:
+def job_cost(job: Job) -> tuple[int, float]:
     """Count the tokens that a whole job reads and its useful FLOPs; both are 0 for `generate`.
 
     Scoring a token takes a third of the FLOPs of training on it. Raises Failure if a user's
@@ -72,7 +72,7 @@ def forecast(sweep: Sweep, jobs: Sequence[Job], slots: Slots, here: bool) -> dic
     probe, seconds_a_flop = _time_first(to_do if here else [], threads)
     rows: list[dict[str, Any]] = []
     for job in jobs:
-        tokens, flops = cost(job)
+        tokens, flops = job_cost(job)
         state, seconds = ("done", 0.0) if job.id in done else ("to do", flops * seconds_a_flop)
         row = {"id": job.id, "kind": job.kind, "encoding": str(job.run.name), "seed": job.run.seed}
         row |= job.run.settings

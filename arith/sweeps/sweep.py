@@ -34,7 +34,7 @@ from typing import Annotated, Any, TypeVar
 from pydantic import BeforeValidator, Field
 
 from tape_arith.arith.data.bucket import EVALUATION, known_split
-from tape_arith.arith.documents import Count, InvalidValue, Part, validated
+from tape_arith.arith.documents import Count, Part, validated
 from tape_arith.arith.errors import Failure, UsageError, unknown
 from tape_arith.arith.files import parse_toml, slug
 from tape_arith.arith.runs.record import known_preset, load_preset, preset_of
@@ -153,7 +153,7 @@ def load_sweep(name: str) -> Sweep:
         raise UsageError(f"{path} is not TOML: {error}") from error
     try:
         return _checked(path.stem, text, content)
-    except (InvalidValue, UsageError) as error:
+    except UsageError as error:
         raise UsageError(f"{path}: {error}") from error
 
 
