@@ -119,7 +119,7 @@ def test_a_run_goes_on_with_another_number_of_processes(
     assert message.count("training tape, seed 0") == 1
     folder = RunFolder(here / "runs/mini/tape/seed-0")
     assert not folder.finished() and folder.latest.exists()
-    assert f"processes {first}, now {second}" in train(here, second, *command)
+    assert f"processes changed from {first} to {second}" in train(here, second, *command)
     assert folder.finished()
     assert folder.environment().processes == second
 
