@@ -121,7 +121,8 @@ def page(
         columns -= 1
     if not 2 <= width <= 20:
         raise UsageError(f"a figure is from 2 to 20 inches wide, not {width:g}")
-    text = lines(note, 72 * (width - 2 * _MARGIN), letters)
+    # Small letters are drawn up to 2 % wider than `text_width` says: each ends on a whole pixel.
+    text = lines(note, 0.98 * 72 * (width - 2 * _MARGIN), letters)
     note_height = len(text) * 1.35 * letters / 72 + _MARGIN
     legend_height = 1.65 * letters / 72 * -(-len(handles) // columns)
     foot = note_height + (legend_height + _MARGIN if handles else 0.0)

@@ -18,7 +18,7 @@ from tape_arith.arith.errors import Failure, UsageError
 from tape_arith.arith.figures.captions import footnote
 from tape_arith.arith.figures.heatmap import compose, layout
 from tape_arith.arith.figures.lengths import ticks
-from tape_arith.arith.figures.style import save
+from tape_arith.arith.figures.style import page, save
 from tape_arith.arith.scoring.grid import Grid
 from tape_arith.arith.scoring.statistics import significant_cells
 from tests.helpers.figures import assert_texts_are_apart
@@ -194,6 +194,21 @@ def test_no_text_leaves_the_page_or_meets_another(count: int) -> None:
     assert "Order: mine." in text
     assert ("Out: mean out of distribution; in: in distribution." in text) == (count > 12)
     assert ("out 13.0 ± 0.0 %" in text) == (count > 12)
+
+
+@pytest.mark.parametrize("letters", [4.5, 5.2, 7.0])
+def test_no_line_of_a_note_leaves_its_margins(letters: float) -> None:
+    """The note begins at ever other words, for few lines are as wide as they may be."""
+    sentences = (
+        "Where ± would leave 0 to 100 %, the lowest and the highest seed are in brackets. Cells "
+        "are means over seeds; in a mean every cell weighs the same. Axes: digits of the operands."
+    )
+    note = sentences.split()
+    for first in range(len(note)):
+        figure = page(7.3, 1.0, " ".join(note[first:] + 3 * note), letters=letters)
+        figure.canvas.draw()
+        box = figure.texts[0].get_window_extent()
+        assert box.x1 <= figure.bbox.width - 0.9 * box.x0
 
 
 def test_a_width_too_small_for_the_panels_is_refused() -> None:
