@@ -35,8 +35,8 @@ class SDPA(Backend):
         wide = torch.cat(parts, -1) if len(parts) > 1 else parts[0]
         mask = None
         if bias is not None:
-            # torch's kernels want the mask in the type of q. bfloat16 has 8 bits, so the biases of
-            # far distances blur, exact as they come; Eager adds them in float32. CUDA's kernels
+            # torch's kernels want the mask in the type of q. In bfloat16, of 8 bits, neighbouring
+            # far distances may get the same bias; Eager adds the bias in float32. CUDA's kernels
             # refuse a mask whose last axis is not contiguous.
             mask = (bias + future_mask(bias)).to(q.dtype).contiguous()
             mask = mask.expand(batch, heads, tokens, tokens)

@@ -80,12 +80,12 @@ def draw_comparison(runs: Sequence[Run]) -> Path | None:
     first = runs[0]
     names = list(dict.fromkeys(run.name for run in runs))
     budget = {"steps": first.config.steps, "config_sha256": first.config.sha256}
-    grids, others = list[Grid](), list[Grid]()
+    grids, unusable = list[Grid](), list[Grid]()
     for grid in find_grids(first.root, first.preset, names):
         requested = all(grid.budget.get(key) == value for key, value in budget.items())
-        (grids if requested and grid.complete else others).append(grid)
-    if others:
-        left_out = ", ".join(f"{grid.name} seed {grid.seed}" for grid in others)
+        (grids if requested and grid.complete else unusable).append(grid)
+    if unusable:
+        left_out = ", ".join(f"{grid.name} seed {grid.seed}" for grid in unusable)
         say(f"note: left out, in part scored or of other settings or steps: {left_out}")
     if not grids:
         say("nothing is scored yet, so nothing is drawn: the same command scores what is left")
