@@ -144,7 +144,8 @@ def _percent(mean: float | None) -> str:
 def _note(board: Board, end: int) -> str:
     sentences = [
         board.source,
-        f"Rows by their mean over the {cell(board.axes)}s out of distribution; in dist.: mean,{NBSP}%.",
+        f"Rows by their mean over the {cell(board.axes)}s out of distribution; in dist.: "
+        f"mean,{NBSP}%.",
     ]
     means = [row.means["out_of_distribution"] for row in board.rows]
     if any(mean and mean.of == "seeds" and 100 * mean.high > end for mean in means):
