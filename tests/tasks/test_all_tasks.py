@@ -484,6 +484,7 @@ def test_blanks_are_uniform(name: str) -> None:
         ("addition:pad=yes", ["yes", "true", "false"]),
         ("modular-sum:modulus=1", ["modulus=1", "2 to 10,000"]),
         ("addition:spaces=101", ["spaces=101", "0 to 100"]),
+        ("addition:markers=9", ["markers=9", "without hints=true"]),
         ("addition:hints=true:markers=0", ["markers=0"]),
         ("addition:hints=true:markers=2", ["4 digits", "markers=4"]),
     ],

@@ -43,6 +43,8 @@ class Format:
     def __post_init__(self) -> None:
         if not 1 <= self.markers <= len(MARKERS):
             raise UsageError(f"markers={self.markers}: hints have 1 to {len(MARKERS)} markers")
+        if self.markers != Format.markers and not self.hints:
+            raise UsageError(f"markers={self.markers} does nothing without hints=true: add that")
         if not 0 <= self.spaces <= MOST_SPACES:
             raise UsageError(f"spaces={self.spaces}: give 0 to {MOST_SPACES}")
 
