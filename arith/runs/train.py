@@ -11,11 +11,8 @@ from tape_arith.arith.lock import check_lock, lock_folder
 from tape_arith.arith.machine import own_version
 from tape_arith.arith.runs.build import build_trainer, check_trainable, user_errors
 from tape_arith.arith.runs.command_lines import why_no_weights
-from tape_arith.arith.runs.environment import (
-    choose_compiling,
-    environment,
-    record_environment,
-)
+from tape_arith.arith.runs.compiling import choose_compiling
+from tape_arith.arith.runs.environment import environment, record_environment
 from tape_arith.arith.runs.folder import RunFolder
 from tape_arith.arith.runs.init_from import init_from_record, with_origin, write_first_state
 from tape_arith.arith.runs.metrics import tracked

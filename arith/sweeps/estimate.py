@@ -13,8 +13,8 @@ from typing import Any
 import pandas as pd
 
 from tape_arith.arith.runs.build import as_user_error, blueprint, decoder_for, resolve_attention
+from tape_arith.arith.runs.compiling import may_compile
 from tape_arith.arith.runs.cost import training_flops_a_token, training_tokens
-from tape_arith.arith.runs.environment import compiles_by_default
 from tape_arith.arith.runs.run import Run
 from tape_arith.arith.sweeps.jobs import Job, done_jobs
 from tape_arith.arith.sweeps.slots import Slots, usable_threads, visible_gpus
@@ -95,16 +95,16 @@ def forecast(sweep: Sweep, jobs: Sequence[Job], slots: Slots, here: bool) -> dic
         "left": {**left, "jobs": len(to_do), "seconds": left["seconds"] / at_once},
         "weights_bytes": 4 * (1 + 3) * sum(parameters),
         "probe": None if probe is None else f"steps of {probe}",
-        "compiles": probe is not None and any(map(_compiles, to_do)),
+        "compiles": probe is not None and any(map(_may_compile, to_do)),
     }
 
 
-def _compiles(job: Job) -> bool:
-    """Tell whether a job compiles by default on a CPU, where the timed steps never do."""
+def _may_compile(job: Job) -> bool:
+    """Tell whether a job may compile by default on a CPU, where the timed steps never do."""
     if job.kind != "train" or job.options.compute.compiled is not None:
         return False
     here = detect().device == "cpu" and why_not_compilable() is None
-    return here and compiles_by_default(job.run.config, job.run.name.encoding)
+    return here and may_compile(job.run.config, job.run.name.encoding)
 
 
 def _time_first(jobs: Sequence[Job], threads: int | None) -> tuple[Encoding | None, float]:
@@ -173,7 +173,7 @@ def forecast_total(forecast: Mapping[str, Any]) -> str:
         return f"all {count} jobs are done"
     duration = " (nothing was timed here)"
     if forecast["probe"] is not None:
-        uncompiled = " without compilation, which saves 5 to 40 %" if forecast["compiles"] else ""
+        uncompiled = " without compiling, which may save 5 to 40 %" if forecast["compiles"] else ""
         duration = (
             f", about {_duration(left['seconds'])} with {slots} slot{'s' * (slots > 1)} here "
             f"(an estimate: {forecast['probe']} were timed{uncompiled}, the rest goes by FLOPs)"

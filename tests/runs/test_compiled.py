@@ -1,24 +1,28 @@
 """--compile: when it is done by itself, the record of it, and one line where it cannot be done."""
 
 import json
+import re
 import shutil
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
+from unittest.mock import Mock
 
 import pytest
 import torch
 
 from tape_arith.arith.documents import write_document
 from tape_arith.arith.errors import Failure
-from tape_arith.arith.runs import build, environment
+from tape_arith.arith.runs import build, compiling
+from tape_arith.arith.runs.compiling import CompilingTimes
 from tape_arith.arith.runs.folder import RunFolder
 from tape_arith.arith.runs.record import Environment, RunRecord, load_preset
+from tape_arith.arith.training.config import Config
 from tape_arith.arith.training.step import explain_failures
 from tape_arith.models.build import compiling_failed
 from tape_arith.models.decoder import Block
 from tape_arith.models.hardware import Hardware
-from tape_arith.models.names import AttentionChoice
+from tape_arith.models.names import AttentionChoice, parse
 from tests.helpers.documents import ENVIRONMENT
 from tests.helpers.tiny_runs import done, refused, settings, untouched
 
@@ -72,11 +76,15 @@ def test_a_compiler_that_fails_is_told_in_a_line(
         done(*TRAIN)
 
 
+@pytest.mark.parametrize("remembered", [False, True])
 def test_a_compiler_that_fails_ends_no_training_that_did_not_ask_for_it(
-    here: Path, monkeypatch: pytest.MonkeyPatch
+    here: Path, monkeypatch: pytest.MonkeyPatch, remembered: bool
 ) -> None:
-    monkeypatch.setattr(environment, "COMPILED_FROM", 0)
-    monkeypatch.setattr(environment, "why_not_compilable", lambda: None)
+    monkeypatch.setenv("XDG_CACHE_HOME", "cache")
+    monkeypatch.setattr(compiling, "MEASURED_FROM", 0)
+    monkeypatch.setattr(compiling, "why_not_compilable", lambda: None)
+    if remembered:
+        monkeypatch.setattr(compiling, "compiling_times", lambda *of: _times(compiling=0.0))
     done(*TRAIN, "--no-compile", "--out", "plain")
     with monkeypatch.context() as patch:
         patch.setattr(Block, "compile", _failing_compile)
@@ -124,10 +132,71 @@ def test_a_resumed_run_is_compiled_again(here: Path, monkeypatch: pytest.MonkeyP
     assert environment["compiled"] is True
 
 
+def _times(**changes: float) -> CompilingTimes:
+    """Times with which compiling pays after 400 steps."""
+    times = {"plain_step": 0.4, "compiled_step": 0.3, "compiling": 40.0}
+    return CompilingTimes(conditions={}, **{**times, **changes})
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(shutil.which("g++") is None, reason="there is no g++")
+def test_measuring_changes_no_weights(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", "cache")
+    monkeypatch.setattr(compiling, "MEASURED_FROM", 0)
+    first, again = done(*TRAIN).err, done(*TRAIN, "--seed", "1").err
+    assert "measuring a minute, once on this machine, whether compiling rope pays" in first
+    assert "measuring" not in again
+    for printed in (first, again):
+        assert re.search(
+            r"compiling does not pay here: it takes \d+ s, and 4 steps take [\d.]+", printed
+        )
+    assert len(list(Path("cache/tape-arith/compiling").glob("rope-*.json"))) == 1
+    done(*TRAIN, "--no-compile", "--out", "plain")
+    run, plain = (RunFolder(Path(root, "mini/rope/seed-0")) for root in ("runs", "plain"))
+    assert run.final.read_bytes() == plain.final.read_bytes()
+
+
+def test_times_are_remembered_for_the_same_machine_size_and_encoding(
+    here: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", "cache")
+    measure = Mock(return_value=_times().model_dump(exclude={"conditions"}))
+    monkeypatch.setattr(compiling, "_measure", measure)
+    config, hardware = load_preset("small-20"), Hardware("cpu", torch.float32, 2, "eager")
+    same = replace(config, steps=10, learning_rate=0.5, weight_decay=0.0, num_problems=10)
+    other_machine = replace(hardware, threads=1)
+
+    def times(pe: str = "rope", config: Config = config, on: Hardware = hardware) -> CompilingTimes:
+        return compiling.compiling_times(config, parse(pe), on)
+
+    assert times() == times(config=same) == times()
+    assert measure.call_count == 1
+    for other in (
+        times(pe="fire"),
+        times(config=replace(config, batch_size=64)),
+        times(config=replace(config, mlp_size=1024)),
+        times(config=replace(config, trained_digits=10)),
+        times(on=other_machine),
+    ):
+        assert other.conditions != times().conditions
+    assert measure.call_count == 6
+    for file in Path("cache/tape-arith/compiling").glob("*.json"):
+        file.write_text("{")  # a damaged file is measured again
+    capsys.readouterr()
+    assert times() == times()
+    assert measure.call_count == 7
+    monkeypatch.setenv("XDG_CACHE_HOME", "/proc/nowhere")
+    assert times().plain_step == 0.4  # and the training goes on
+    assert "note: not remembered: cannot write /proc/nowhere" in capsys.readouterr().err
+
+
 @pytest.mark.parametrize(
     ("facts", "changes", "expected"),
     [
         ({}, {}, True),
+        ({"measured": {"compiled_step": 0.395}}, {}, False),  # 4,000 steps save 20 s of 40
+        ({"measured": {"compiling": 401.0}}, {}, False),
+        ({"measured": {"compiling": 399.0}}, {}, True),
         ({}, {"steps": 100}, False),
         ({"asked": False}, {}, False),
         ({"asked": True}, {"steps": 100}, True),
@@ -141,7 +210,7 @@ def test_a_resumed_run_is_compiled_again(here: Path, monkeypatch: pytest.MonkeyP
         ({"pe": "mine.py:Mine"}, {}, False),
     ],
 )
-def test_long_trainings_are_compiled(
+def test_long_trainings_are_compiled_where_it_pays(
     here: Path,
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
@@ -154,14 +223,16 @@ def test_long_trainings_are_compiled(
         'class Mine(PositionalEncoding):\n    """Mine."""\n\n    kind = "none"\n'
     )
     device = Hardware(facts.get("device", "cpu"), torch.float32)
-    monkeypatch.setattr(environment, "detect", lambda: device)
-    monkeypatch.setattr(environment, "why_not_compilable", lambda: facts.get("lacks"))
+    monkeypatch.setattr(compiling, "detect", lambda *choice: device)
+    monkeypatch.setattr(compiling, "why_not_compilable", lambda: facts.get("lacks"))
+    times = _times(**facts.get("measured", {}))
+    monkeypatch.setattr(compiling, "compiling_times", lambda *of: times)
     config = replace(load_preset("small-20"), **changes)
     record = RunRecord(facts.get("pe", "rope"), 0, "small-20", config, 1, config.steps, None, "1")
     folder = RunFolder(here / "run")
     if "began" in facts:
         write_document(folder.environment_file, ENVIRONMENT | facts["began"], Environment.kind)
     compute = AttentionChoice("eager", facts.get("asked"))
-    chosen = environment.choose_compiling(folder, record, compute)
+    chosen = compiling.choose_compiling(folder, record, compute)
     assert chosen == ("eager", expected)
     assert ("note: not compiled: that needs" in capsys.readouterr().err) == ("lacks" in facts)

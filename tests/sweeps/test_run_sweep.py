@@ -10,7 +10,7 @@ import pytest
 
 from tape_arith.arith import lock
 from tape_arith.arith.figures.labels import display_names
-from tape_arith.arith.runs import environment
+from tape_arith.arith.runs import compiling
 from tape_arith.arith.runs.cost import training_flops_a_token, training_tokens
 from tape_arith.arith.runs.folder import RunFolder
 from tape_arith.arith.runs.record import TrainOptions, load_preset
@@ -82,9 +82,9 @@ def test_a_dry_run_writes_nothing(here: Path) -> None:
 def test_an_estimate_says_that_jobs_compile_and_the_timed_steps_did_not(
     here: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(environment, "COMPILED_FROM", 0)
+    monkeypatch.setattr(compiling, "MEASURED_FROM", 0)
     monkeypatch.setattr(estimate, "why_not_compilable", lambda: None)
-    dry_run, words = ("sweep", sweep_file("rope"), "--dry-run"), "were timed without compilation"
+    dry_run, words = ("sweep", sweep_file("rope"), "--dry-run"), "were timed without compiling"
     assert words in done(*dry_run).out
     assert words not in done(*dry_run, "--no-compile").out
     monkeypatch.setattr(estimate, "why_not_compilable", lambda: "needs a C++ compiler")
