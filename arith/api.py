@@ -29,13 +29,8 @@ from tape_arith.arith.data.bucket import EVALUATION, known_split
 from tape_arith.arith.errors import Failure as Failure  # offered beside the functions
 from tape_arith.arith.errors import UsageError
 from tape_arith.arith.runs import folder as folders
-from tape_arith.arith.runs.record import (
-    RunRecord,
-    TrainOptions,
-    known_preset,
-    load_preset,
-    preset_of,
-)
+from tape_arith.arith.runs.preset import known_preset, load_preset, preset_of
+from tape_arith.arith.runs.record import RunRecord, TrainOptions
 from tape_arith.arith.runs.run import Run as PlannedRun
 from tape_arith.arith.scoring.evaluation_set import EvaluationSet
 from tape_arith.arith.scoring.grid import Grid

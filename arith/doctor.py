@@ -27,7 +27,7 @@ try:
     from torch import Tensor
 
     from tape_arith.arith.runs.build import blueprint
-    from tape_arith.arith.runs.record import load_preset
+    from tape_arith.arith.runs.preset import load_preset
     from tape_arith.models.attention import Backend, Needs
     from tape_arith.models.build import choose_backend, cxx, load_backend
     from tape_arith.models.hardware import Hardware, detect

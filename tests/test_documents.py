@@ -19,9 +19,9 @@ from tape_arith.arith.data.dataset import Dataset, Manifest
 from tape_arith.arith.data.write_dataset import Unfinished, generate
 from tape_arith.arith.documents import read_content, read_document, write_document
 from tape_arith.arith.errors import Failure, UsageError
-from tape_arith.arith.runs import record
 from tape_arith.arith.runs.folder import RunFolder
-from tape_arith.arith.runs.record import RunRecord, load_preset
+from tape_arith.arith.runs.preset import PRESETS_FOLDER, load_preset
+from tape_arith.arith.runs.record import RunRecord
 from tape_arith.arith.runs.weights import load, save
 from tape_arith.arith.scoring.grid import Grid
 from tape_arith.arith.sweeps.sweep import load_sweep
@@ -56,7 +56,7 @@ def read_tensors(path: Path) -> str:
 
 def read_preset(path: Path) -> Config:
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(record, "PRESETS_FOLDER", path.parent)
+        patch.setattr("tape_arith.arith.runs.preset.PRESETS_FOLDER", path.parent)
         return load_preset(path.stem)
 
 
@@ -101,7 +101,7 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
     write_document(folder / "set/unfinished.json", unfinished.model_dump(), unfinished.kind)
     (folder / "mine.toml").write_text(SWEEP)
     (folder / "presets").mkdir()
-    (folder / "presets/mine.toml").write_text((record.PRESETS_FOLDER / "mini.toml").read_text())
+    (folder / "presets/mine.toml").write_text((PRESETS_FOLDER / "mini.toml").read_text())
     return folder
 
 

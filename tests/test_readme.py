@@ -19,7 +19,8 @@ import typer
 from tape_arith import cli
 from tape_arith.arith.compare.panels import ALL
 from tape_arith.arith.machine import own_version
-from tape_arith.arith.runs import cost, record
+from tape_arith.arith.runs import cost
+from tape_arith.arith.runs.preset import PRESETS_FOLDER, presets
 from tape_arith.models.names import parse_list
 from tests.helpers.tiny_runs import SETTINGS, done
 
@@ -53,7 +54,7 @@ def test_every_command_parses(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
         for option in ("pe", "compare"):
             if options.get(option) not in (None, "", ALL):
                 parse_list(options[option])
-        assert options.get("preset") in (None, *record.presets()), line
+        assert options.get("preset") in (None, *presets()), line
 
 
 @pytest.mark.slow
@@ -62,8 +63,8 @@ def test_the_blocks_survive_being_typed_in_order(
     here: Path, monkeypatch: pytest.MonkeyPatch, suitable: str
 ) -> None:
     """Presets are tiny; the one that is taken where none is named is a CPU's, then a GPU's."""
-    shutil.copytree(record.PRESETS_FOLDER, here / "presets")
-    monkeypatch.setattr(record, "PRESETS_FOLDER", here / "presets")
+    shutil.copytree(PRESETS_FOLDER, here / "presets")
+    monkeypatch.setattr("tape_arith.arith.runs.preset.PRESETS_FOLDER", here / "presets")
     for preset in (here / "presets").iterdir():
         text = preset.read_text()
         # `ask` is given three digits.

@@ -17,7 +17,7 @@ from tape_arith.arith.bench import limits
 from tape_arith.arith.bench.measure import Options, Result
 from tape_arith.arith.data.bucket import LENGTH_TYPE, Bucket
 from tape_arith.arith.errors import Failure
-from tape_arith.arith.runs.record import load_preset
+from tape_arith.arith.runs.preset import load_preset
 from tape_arith.arith.sweeps.engines.worker import COMMAND_LINE
 from tape_arith.arith.tasks.families.tokens import DIGIT_ZERO
 from tape_arith.arith.tasks.task import Problems

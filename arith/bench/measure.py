@@ -15,7 +15,7 @@ import numpy as np
 from torch.utils.benchmark import Timer
 
 from tape_arith.arith.errors import UsageError
-from tape_arith.arith.runs.record import load_preset
+from tape_arith.arith.runs.preset import load_preset
 from tape_arith.arith.training.config import Config
 from tape_arith.models.hardware import Hardware
 from tape_arith.models.names import AUTO, AttentionChoice, Name, parse

@@ -13,7 +13,7 @@ from tape_arith.arith.bench.measure import Options, Result
 from tape_arith.arith.documents import write_document
 from tape_arith.arith.errors import Failure, UsageError, unknown
 from tape_arith.arith.runs.environment import environment
-from tape_arith.arith.runs.record import known_preset
+from tape_arith.arith.runs.preset import known_preset
 from tape_arith.models.hardware import detect
 
 _COLUMNS = ("stage", "what", "measured", "limit or peer", "ratio", "note")

@@ -50,7 +50,7 @@ def command(
     use_threads(threads)
     from tape_arith.arith.bench.measure import Options
     from tape_arith.arith.bench.run import run as run_stages
-    from tape_arith.arith.runs.record import parse_settings
+    from tape_arith.arith.runs.preset import parse_settings
 
     options = Options(
         encodings=tuple(names),

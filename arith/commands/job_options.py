@@ -31,12 +31,7 @@ def chosen_config(
     If `preset` is None, name and config are those of the run `like`; if `like` is None too, the
     preset is the one that suits this machine.
     """
-    from tape_arith.arith.runs.record import (
-        known_preset,
-        load_preset,
-        parse_settings,
-        preset_of,
-    )
+    from tape_arith.arith.runs.preset import known_preset, load_preset, parse_settings, preset_of
     from tape_arith.arith.tasks.registry import parse_task
 
     chosen = parse_settings(settings or [])

@@ -61,7 +61,7 @@ def command(
 
 def _describe(name: str) -> tuple[dict[str, Any], str]:
     """Return the facts of what `name` names, for JSON and as text. Raises UsageError if unknown."""
-    from tape_arith.arith.runs.record import (
+    from tape_arith.arith.runs.preset import (
         describe_preset,
         is_preset,
         known_preset,

@@ -70,7 +70,7 @@ complete_sweep = complete_from("sweeps.sweep", "sweep_names")
 
 
 def _known_preset(name: str | None) -> str | None:
-    from tape_arith.arith.runs.record import known_preset
+    from tape_arith.arith.runs.preset import known_preset
 
     return known_preset(name)
 

@@ -25,7 +25,7 @@ from tape_arith.arith.figures.labels import display_names
 from tape_arith.arith.figures.lengths import trained_and_tested
 from tape_arith.arith.figures.rows import Row, rows
 from tape_arith.arith.runs.folder import find_grids
-from tape_arith.arith.runs.record import presets
+from tape_arith.arith.runs.preset import presets
 from tape_arith.arith.scoring.comparable import differences
 from tape_arith.arith.scoring.evaluation_set import DEFAULT_SET, EvaluationSet
 from tape_arith.arith.scoring.grid import Grid

@@ -8,7 +8,7 @@ from typing import Any
 from tape_arith.arith.compare.panels import or_default
 from tape_arith.arith.errors import Failure, UsageError
 from tape_arith.arith.runs.folder import RunFolder, find_runs, read_grids
-from tape_arith.arith.runs.record import describe_preset, load_preset, presets
+from tape_arith.arith.runs.preset import describe_preset, load_preset, presets
 from tape_arith.arith.tasks.registry import (
     load_task,
     locate_task,

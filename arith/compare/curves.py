@@ -19,7 +19,7 @@ from tape_arith.arith.errors import UsageError
 from tape_arith.arith.figures.curves import COLUMNS, Curves
 from tape_arith.arith.runs.command_lines import other_run_roots, train_command
 from tape_arith.arith.runs.folder import check_one_source, preset_folder, read_grids
-from tape_arith.arith.runs.record import check_task
+from tape_arith.arith.runs.preset import check_task
 from tape_arith.arith.scoring.axes import Axes
 from tape_arith.models.names import Name, parse
 

@@ -16,7 +16,8 @@ from tape_arith.arith.runs.command_lines import (
     train_command,
 )
 from tape_arith.arith.runs.folder import RunFolder, find_grids, find_runs, preset_folder
-from tape_arith.arith.runs.record import Environment, RunRecord, check_task, is_preset, load_preset
+from tape_arith.arith.runs.preset import check_task, is_preset, load_preset
+from tape_arith.arith.runs.record import Environment, RunRecord
 from tape_arith.arith.scoring.comparable import differences
 from tape_arith.arith.scoring.evaluation_set import DEFAULT_SET, EvaluationSet
 from tape_arith.arith.scoring.grid import Grid

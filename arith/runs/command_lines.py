@@ -7,7 +7,8 @@ from pathlib import Path
 
 from tape_arith.arith.errors import Failure, UsageError
 from tape_arith.arith.runs.folder import RunFolder, run_folder
-from tape_arith.arith.runs.record import RunRecord, changed_settings, is_preset
+from tape_arith.arith.runs.preset import changed_settings, is_preset
+from tape_arith.arith.runs.record import RunRecord
 from tape_arith.arith.scoring.evaluation_set import EvaluationSet
 from tape_arith.arith.scoring.grid import Grid
 from tape_arith.models.names import Name, NamePart

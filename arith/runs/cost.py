@@ -7,7 +7,7 @@ import torch
 
 from tape_arith.arith.data.rows import prepend_bos
 from tape_arith.arith.runs.build import blueprint, user_errors
-from tape_arith.arith.runs.record import load_preset
+from tape_arith.arith.runs.preset import load_preset
 from tape_arith.arith.tasks.task import Problems
 from tape_arith.arith.training.config import Config
 from tape_arith.models.encoding import Workload

@@ -8,7 +8,7 @@ import torch
 from tape_arith.arith.bench import attention
 from tape_arith.arith.bench.measure import Options
 from tape_arith.arith.runs.build import setting_for
-from tape_arith.arith.runs.record import load_preset
+from tape_arith.arith.runs.preset import load_preset
 from tape_arith.models.attention import Eager, Needs
 from tape_arith.models.build import build, load_backend
 from tape_arith.models.hardware import Hardware

@@ -5,7 +5,7 @@ from dataclasses import asdict
 from pathlib import Path
 
 from tape_arith.arith.runs.cost import cost
-from tape_arith.arith.runs.record import load_preset
+from tape_arith.arith.runs.preset import load_preset
 from tape_arith.arith.sweeps.sweep import sweep_names
 from tape_arith.models.locate import known_names, locate
 from tape_arith.models.names import parse

@@ -13,7 +13,8 @@ from tape_arith.arith.data.bucket import Bucket
 from tape_arith.arith.runs import weights as checkpoint
 from tape_arith.arith.runs.build import decoder_for
 from tape_arith.arith.runs.folder import RunFolder
-from tape_arith.arith.runs.record import DEFAULTS, TrainOptions, preset_of
+from tape_arith.arith.runs.preset import preset_of
+from tape_arith.arith.runs.record import DEFAULTS, TrainOptions
 from tape_arith.arith.runs.run import Run
 from tape_arith.arith.runs.train import train_run
 from tape_arith.arith.training.batches import Source

@@ -3,7 +3,8 @@
 import json
 from pathlib import Path
 
-from tape_arith.arith.runs.record import TrainOptions, load_preset
+from tape_arith.arith.runs.preset import load_preset
+from tape_arith.arith.runs.record import TrainOptions
 from tape_arith.arith.runs.run import Run
 from tape_arith.arith.sweeps.jobs import Job, plan
 from tape_arith.models.names import parse

@@ -18,7 +18,7 @@ import torch
 from tape_arith.arith.data.rows import pad
 from tape_arith.arith.errors import UsageError
 from tape_arith.arith.runs.build import setting_for
-from tape_arith.arith.runs.record import load_preset
+from tape_arith.arith.runs.preset import load_preset
 from tape_arith.arith.tasks.registry import load_task, parse_task, tasks
 from tape_arith.arith.training.config import Config
 from tape_arith.models import contract

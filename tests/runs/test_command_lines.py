@@ -18,7 +18,8 @@ from tape_arith.arith.runs.command_lines import (
     why_no_weights,
 )
 from tape_arith.arith.runs.folder import RunFolder
-from tape_arith.arith.runs.record import TrainOptions, load_preset
+from tape_arith.arith.runs.preset import load_preset
+from tape_arith.arith.runs.record import TrainOptions
 from tape_arith.arith.runs.run import Run
 from tape_arith.arith.scoring.evaluation_set import EvaluationSet
 from tape_arith.arith.sweeps.jobs import plan

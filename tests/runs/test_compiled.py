@@ -16,7 +16,8 @@ from tape_arith.arith.errors import Failure
 from tape_arith.arith.runs import build, compiling
 from tape_arith.arith.runs.compiling import CompilingTimes
 from tape_arith.arith.runs.folder import RunFolder
-from tape_arith.arith.runs.record import Environment, RunRecord, load_preset
+from tape_arith.arith.runs.preset import load_preset
+from tape_arith.arith.runs.record import Environment, RunRecord
 from tape_arith.arith.training.config import Config
 from tape_arith.arith.training.step import explain_failures
 from tape_arith.models.build import compiling_failed

@@ -20,7 +20,7 @@ from tape_arith.arith.runs import build
 from tape_arith.arith.runs import weights as checkpoint
 from tape_arith.arith.runs.build import decoder_for
 from tape_arith.arith.runs.folder import RunFolder
-from tape_arith.arith.runs.record import load_preset
+from tape_arith.arith.runs.preset import load_preset
 from tape_arith.arith.runs.run import Run
 from tape_arith.arith.runs.train import continue_run, extend_run, train_run
 from tape_arith.arith.runs.weights import load_state, trained_decoder

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from tape_arith.arith.figures.captions import preset_words
-from tape_arith.arith.runs import record
 from tape_arith.arith.runs.folder import existing_run
+from tape_arith.arith.runs.preset import PRESETS_FOLDER, changed_settings, load_preset, presets
 from tape_arith.arith.runs.weights import trained_decoder
 from tape_arith.arith.scoring.grid import Grid
 from tape_arith.arith.tasks.registry import tasks
@@ -33,36 +33,36 @@ MINE = "# As small as can be.\n" + "\n".join(
 
 
 def test_the_presets() -> None:
-    assert {"mini", "paper-20", "paper-40", "small-20"} <= set(record.presets())
+    assert {"mini", "paper-20", "paper-40", "small-20"} <= set(presets())
     for name in tasks():  # one for each, at mini's recipe
-        preset = record.load_preset("mini" if name == "addition" else f"mini-{name}")
+        preset = load_preset("mini" if name == "addition" else f"mini-{name}")
         lengths = ("trained_digits", "tested_digits", "trained_operands", "tested_operands")
         own = {**dict.fromkeys(lengths), "task": name, "problems_per_cell": None}
         own |= {"steps": None, "cooldown": None}  # where a thousand steps do not fit rope
         assert preset.task == name and preset.tested_digits == 2 * preset.trained_digits
-        assert record.changed_settings(preset, "mini").keys() <= own.keys()
-    paper = record.load_preset("paper-40")
+        assert changed_settings(preset, "mini").keys() <= own.keys()
+    paper = load_preset("paper-40")
     assert (paper.trained_digits, paper.tested_digits, paper.num_problems) == (40, 80, 20_000_000)
     assert (paper.steps, paper.batch_size, paper.clip) == (20_000, 512, 0.5)
     assert (paper.beta1, paper.beta2, paper.weight_decay) == (0.9, 0.98, 0.01)
     assert (paper.num_layers, paper.hidden_size, paper.num_heads) == (16, 1024, 16)
     assert (paper.head_dim, paper.mlp_size, paper.problems_per_cell) == (64, 1024, 100)
-    short = record.load_preset("paper-20")
+    short = load_preset("paper-20")
     assert short.differences(paper) == (
         "trained_digits: 20, not 40, tested_digits: 40, not 80, steps: 10000, not 20000"
     )
-    mini = record.load_preset("mini")
+    mini = load_preset("mini")
     assert (mini.trained_digits, mini.tested_digits, mini.batch_size) == (8, 16, 256)
     assert mini.learning_rate in (1e-3, 2e-3, 3e-3)
-    longer = record.load_preset("mini-long")
+    longer = load_preset("mini-long")
     assert longer == replace(mini, steps=2_000, cooldown=0.4)
 
 
 @pytest.fixture
 def mine(here: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A file of one's own among the presets."""
-    shutil.copytree(record.PRESETS_FOLDER, here / "presets")
-    monkeypatch.setattr(record, "PRESETS_FOLDER", here / "presets")
+    shutil.copytree(PRESETS_FOLDER, here / "presets")
+    monkeypatch.setattr("tape_arith.arith.runs.preset.PRESETS_FOLDER", here / "presets")
     (here / "presets" / "mine.toml").write_text(MINE)
     return here / "presets" / "mine.toml"
 
@@ -72,7 +72,7 @@ def test_a_preset_in_one_file(mine: Path) -> None:
     assert Path("runs/mine/rope.png").exists()
     assert f"{'mine':<19} As small as can be." in done("list").out
     listed = {preset["name"] for preset in json.loads(done("list", "--json").out)["presets"]}
-    assert listed == set(record.presets()) > {"mine", "mini"}
+    assert listed == set(presets()) > {"mine", "mini"}
     mine.write_text(MINE.replace("steps = 4", "steps = true"))
     line = refused("train", "--pe", "rope", "--preset", "mine", code=1)
     assert "mine.toml" in line and "'steps' must be a valid integer, not True" in line
@@ -108,8 +108,8 @@ def test_settings_that_are_wrong(here: Path, setting: str, message: str) -> None
 
 def test_a_preset_on_another(mine: Path) -> None:
     mine.write_text('# Longer.\nbase = "mini"\nsteps = 1_500\n')
-    mini = record.load_preset("mini")
-    assert record.load_preset("mine") == replace(mini, steps=1_500)
+    mini = load_preset("mini")
+    assert load_preset("mine") == replace(mini, steps=1_500)
     mine.write_text('base = "mine"\n')
     assert "its base leads back to itself" in refused("list", "mine", code=1)
 

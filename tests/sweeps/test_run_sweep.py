@@ -13,7 +13,8 @@ from tape_arith.arith.figures.labels import display_names
 from tape_arith.arith.runs import compiling
 from tape_arith.arith.runs.cost import training_flops_a_token, training_tokens
 from tape_arith.arith.runs.folder import RunFolder
-from tape_arith.arith.runs.record import TrainOptions, load_preset
+from tape_arith.arith.runs.preset import load_preset
+from tape_arith.arith.runs.record import TrainOptions
 from tape_arith.arith.runs.run import Run
 from tape_arith.arith.scoring.grid import Grid
 from tape_arith.arith.sweeps import estimate

@@ -7,7 +7,8 @@ from typing import Any
 
 import pytest
 
-from tape_arith.arith.runs.record import TrainOptions, load_preset
+from tape_arith.arith.runs.preset import load_preset
+from tape_arith.arith.runs.record import TrainOptions
 from tape_arith.arith.runs.run import Run
 from tape_arith.arith.sweeps import slots as module
 from tape_arith.arith.sweeps.jobs import Job, plan

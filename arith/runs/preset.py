@@ -1,0 +1,99 @@
+"""Load presets: the recipes that runs begin from, each a TOML file; and tell what differs from one.
+
+Never imports torch.
+"""
+
+from collections.abc import Sequence
+from contextlib import suppress
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from tape_arith.arith.documents import validated
+from tape_arith.arith.errors import Failure, UsageError, unknown
+from tape_arith.arith.files import parse_toml, read_text
+from tape_arith.arith.tasks.registry import parse_task
+from tape_arith.arith.training.config import Config
+
+PRESETS_FOLDER = Path(__file__).parent / "presets"
+
+
+def presets() -> list[str]:
+    """Return the names of all presets."""
+    return sorted(path.stem for path in PRESETS_FOLDER.glob("*.toml"))
+
+
+def known_preset(name: str | None) -> str | None:
+    """Return the name of a preset, with the canonical name of the task in PRESET@TASK; or None.
+
+    A task that this machine does not have keeps its text, so that its results can be read. Raises
+    UsageError for an unknown preset.
+    """
+    if name is None:
+        return None
+    own, at, task = name.partition("@")
+    if own not in presets():
+        raise unknown("preset", own, presets())
+    with suppress(UsageError):
+        task = str(parse_task(task))
+    return preset_of(own, task) if at else own
+
+
+def check_task(preset: str | None) -> None:
+    """Raise UsageError if this machine lacks the task of PRESET@TASK."""
+    task = (preset or "").partition("@")[2]
+    if task:
+        parse_task(task)
+
+
+def is_preset(name: str) -> bool:
+    """Tell whether this installation has the preset of a PRESET or PRESET@TASK."""
+    return name.partition("@")[0] in presets()
+
+
+def preset_of(preset: str, task: str) -> str:
+    """Return PRESET@TASK, or PRESET if the task is its own: runs of two tasks share no folder."""
+    own = preset.partition("@")[0]
+    return own if load_preset(own).task == task else f"{own}@{task}"
+
+
+def load_preset(name: str) -> Config:
+    """Return the config of a preset, for PRESET@TASK with that task. Raises UsageError for an
+    unknown preset.
+
+    A preset may name another as its `base` and give only what differs from it.
+    """
+    own, at, task = name.partition("@")
+    if at:  # the task's file is not read: a record tells of a task that is not on this machine
+        return replace(load_preset(own), task=task)
+    known_preset(name)
+    path = PRESETS_FOLDER / f"{name}.toml"
+    try:
+        content = parse_toml(path)[1]
+        base = content.pop("base", None)
+        settings = {} if base is None else load_preset(base).as_dict()
+        return validated({**settings, **content}, Config)
+    except RecursionError:
+        raise Failure(f"{path}: its base leads back to itself: name another preset") from None
+    except ValueError as error:  # not TOML, or UsageError
+        raise Failure(f"{path}: {error}") from error
+
+
+def parse_settings(settings: Sequence[str]) -> dict[str, str]:
+    """Parse `key=value` settings of the command line. Raises UsageError."""
+    for setting in settings:
+        if "=" not in setting:
+            raise UsageError(f"--set takes key=value, not '{setting}'")
+    return dict(setting.split("=", 1) for setting in settings)
+
+
+def describe_preset(name: str) -> str:
+    """Return the first comment of the file of a PRESET or PRESET@TASK."""
+    first = read_text(PRESETS_FOLDER / f"{name.partition('@')[0]}.toml").split("\n")[0]
+    return first.removeprefix("#").strip()
+
+
+def changed_settings(config: Config, preset: str) -> dict[str, Any]:
+    """Return the settings of `config` that differ from those of `preset`."""
+    standard = load_preset(preset).as_dict()
+    return {key: value for key, value in config.as_dict().items() if value != standard[key]}
