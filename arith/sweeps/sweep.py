@@ -209,9 +209,14 @@ def _checked(name: str, text: str, content: Mapping[str, Any]) -> Sweep:
             raise UsageError("'preset' is missing: give one, or several as presets")
         raise UsageError("give preset or presets, not both")
     presets = tuple(_known_presets(file.presets or [file.preset or ""]))
-    bases = {preset: {**load_preset(preset).as_dict(), **file.settings} for preset in presets}
-    for settings in bases.values():
-        validated(settings, Config)
+
+    def config(preset: str, changed: dict[str, Any]) -> Config:
+        base, settings = load_preset(preset), {**file.settings, **changed}
+        validated({**base.as_dict(), **settings}, Config)  # refuses a number in quotes
+        return base.with_settings(settings)
+
+    for preset in presets:
+        config(preset, {})
     grids, rates = file.grid or [{}], list[dict[str, Any]]([{}])
     if file.tune is not None:
         rates = [{"learning_rate": rate} for rate in _table("tune", file.tune, _Tune).learning_rate]
@@ -220,20 +225,12 @@ def _checked(name: str, text: str, content: Mapping[str, Any]) -> Sweep:
     if sum(prod(map(len, grid.values())) for grid in grids) > _MOST:
         raise UsageError(f"[grid] has more than {_MOST} combinations")
 
-    def config(settings: dict[str, Any], changed: dict[str, Any]) -> Config:
-        config = validated({**settings, **changed}, Config).with_settings({})
-        named = {*file.settings, *changed}
-        if {"hidden_size", "head_dim"}.isdisjoint(named) or "num_heads" in named:
-            return config
-        heads = max(1, config.hidden_size // config.head_dim)
-        return config.with_settings({"num_heads": heads})
-
     combinations = tuple(
         Combination(
             preset,
-            tuple(config(base, dict(zip(grid, values, strict=True)) | rate) for rate in rates),
+            tuple(config(preset, dict(zip(grid, values, strict=True)) | rate) for rate in rates),
         )
-        for preset, base in bases.items()
+        for preset in presets
         for grid in grids
         for values in product(*grid.values())
     )

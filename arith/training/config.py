@@ -134,9 +134,12 @@ class Config(Strict):
     def with_settings(self, settings: Mapping[str, Any]) -> "Config":
         """Return this config with new values, each a number or its text.
 
-        The task gets its canonical name. Raises UsageError.
+        `num_heads` follows `hidden_size` and `head_dim` unless it is given. The task gets its
+        canonical name. Raises UsageError.
         """
         config = validated({**self.as_dict(), **settings}, Config, strict=False)
+        if "num_heads" not in settings and {"hidden_size", "head_dim"} & settings.keys():
+            config = replace(config, num_heads=max(1, config.hidden_size // config.head_dim))
         task_hash(config.task)  # loads a file that has changed again
         return replace(config, task=str(parse_task(config.task)))
 

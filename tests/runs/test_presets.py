@@ -106,6 +106,17 @@ def test_settings_that_are_wrong(here: Path, setting: str, message: str) -> None
     assert contents(here) == {}  # refused before a problem is made
 
 
+def test_heads_follow_the_width() -> None:
+    mini = load_preset("mini")  # 4 heads of 32
+    for changed, heads in (
+        ({"hidden_size": "256"}, 8),
+        ({"head_dim": 16}, 8),
+        ({"hidden_size": 256, "num_heads": 4}, 4),
+        ({"mlp_size": 512}, 4),
+    ):
+        assert mini.with_settings(changed).num_heads == heads
+
+
 def test_a_preset_on_another(mine: Path) -> None:
     mine.write_text('# Longer.\nbase = "mini"\nsteps = 1_500\n')
     mini = load_preset("mini")
