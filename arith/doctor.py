@@ -29,7 +29,8 @@ try:
     from tape_arith.arith.runs.build import blueprint
     from tape_arith.arith.runs.preset import load_preset
     from tape_arith.models.attention import Backend, Needs
-    from tape_arith.models.build import choose_backend, cxx, load_backend
+    from tape_arith.models.build import choose_backend, load_backend
+    from tape_arith.models.compiling import cxx
     from tape_arith.models.hardware import Hardware, detect
     from tape_arith.models.names import BACKENDS, parse
     from tape_arith.models.sequences import Sequences

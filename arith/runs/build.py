@@ -19,7 +19,8 @@ from tape_arith.arith.training.config import Config
 from tape_arith.arith.training.distributed import SINGLE, ProcessGroup
 from tape_arith.arith.training.trainer import Trainer
 from tape_arith.models.attention import Needs
-from tape_arith.models.build import build_decoder, check_compiler, choose_backend, meta_decoder
+from tape_arith.models.build import build_decoder, choose_backend, meta_decoder
+from tape_arith.models.compiling import check_compiler
 from tape_arith.models.decoder import Decoder, DecoderConfig
 from tape_arith.models.encoding import Setting
 from tape_arith.models.errors import USER_CODE_ERRORS, UndefinedEncoding, describe_error

@@ -29,7 +29,7 @@ from tape_arith.arith.terminal import say
 from tape_arith.arith.training.config import Config
 from tape_arith.arith.training.step import NotCompilable
 from tape_arith.arith.training.trainer import Trainer
-from tape_arith.models.build import why_not_compilable
+from tape_arith.models.compiling import why_not_compilable
 from tape_arith.models.hardware import Hardware, detect
 from tape_arith.models.names import AttentionChoice, Encoding, Name, source_hashes
 

@@ -21,7 +21,8 @@ from tape_arith.arith.data.rows import Rows, groups_of_tokens
 from tape_arith.arith.scoring.grid import Grid
 from tape_arith.arith.tasks.families.tokens import PAD
 from tape_arith.arith.tasks.task import Problems
-from tape_arith.models.build import compile_state_changed, prepare
+from tape_arith.models.build import prepare
+from tape_arith.models.compiling import compile_state_changed
 from tape_arith.models.decoder import Decoder
 from tape_arith.models.hardware import Hardware
 from tape_arith.models.sequences import Sequences

@@ -22,7 +22,7 @@ from tape_arith.arith.sweeps.sweep import Sweep
 from tape_arith.arith.terminal import say
 from tape_arith.arith.training.config import Config
 from tape_arith.arith.training.trainer import Trainer
-from tape_arith.models.build import why_not_compilable
+from tape_arith.models.compiling import why_not_compilable
 from tape_arith.models.errors import USER_CODE_ERRORS, describe_error
 from tape_arith.models.hardware import detect
 from tape_arith.models.names import AttentionChoice, Encoding, Name

@@ -18,7 +18,8 @@ from tape_arith.arith.terminal import say
 from tape_arith.arith.training.batches import Batches, Source
 from tape_arith.arith.training.config import Config, Schedule
 from tape_arith.arith.training.distributed import SINGLE, ProcessGroup
-from tape_arith.models.build import compile_state_changed, compiling_failed, prepare
+from tape_arith.models.build import prepare
+from tape_arith.models.compiling import compile_state_changed, compiling_failed
 from tape_arith.models.decoder import Decoder
 from tape_arith.models.hardware import Hardware
 

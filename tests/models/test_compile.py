@@ -16,11 +16,7 @@ from tape_arith.arith.scoring.score import logits_of_answers, score
 from tape_arith.arith.training.config import Config
 from tape_arith.models import build
 from tape_arith.models.attention import Eager
-from tape_arith.models.build import (
-    MOST_GRAPHS,
-    compile_blocks,
-    compile_state_changed,
-)
+from tape_arith.models.compiling import ISOLATES, MOST_GRAPHS, compile_blocks, compile_state_changed
 from tape_arith.models.hardware import Hardware
 from tests.helpers.small_training import (
     assert_same_bits,
@@ -45,7 +41,7 @@ def fresh() -> Iterator[None]:
 
 
 GXX = [
-    pytest.mark.skipif(not build.ISOLATES, reason="needs torch 2.13"),
+    pytest.mark.skipif(not ISOLATES, reason="needs torch 2.13"),
     pytest.mark.skipif(shutil.which("g++") is None, reason="there is no g++"),
 ]
 
@@ -101,7 +97,7 @@ def test_compiled_blocks(
 @pytest.mark.slow
 @pytest.mark.filterwarnings("ignore:`torch.jit.script_method`:DeprecationWarning")
 @pytest.mark.filterwarnings("ignore:The .grad attribute of a Tensor")
-@pytest.mark.skipif(not build.ISOLATES, reason="needs torch 2.13")
+@pytest.mark.skipif(not ISOLATES, reason="needs torch 2.13")
 @pytest.mark.skipif(shutil.which("g++") is None, reason="there is no g++")
 def test_the_number_of_threads_changes_no_bit_of_compiled_blocks(one_thread: None) -> None:
     """Even if torch has two threads when blocks are compiled: generated loops would use both."""

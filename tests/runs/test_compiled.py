@@ -20,7 +20,7 @@ from tape_arith.arith.runs.preset import load_preset
 from tape_arith.arith.runs.record import Environment, RunRecord
 from tape_arith.arith.training.config import Config
 from tape_arith.arith.training.step import explain_failures
-from tape_arith.models.build import compiling_failed
+from tape_arith.models.compiling import compiling_failed
 from tape_arith.models.decoder import Block
 from tape_arith.models.hardware import Hardware
 from tape_arith.models.names import AttentionChoice, parse
@@ -50,7 +50,7 @@ def test_without_a_compiler_or_with_an_older_torch_nothing_begins(
         message = refused(*TRAIN, "--compile")
         assert "--compile on a CPU needs a C++ compiler, and there is no" in message
     with monkeypatch.context() as patch, untouched(here):
-        patch.setattr("tape_arith.models.build.ISOLATES", False)
+        patch.setattr("tape_arith.models.compiling.ISOLATES", False)
         assert "needs torch 2.13 or newer" in refused(*TRAIN, "--compile")
     done(*TRAIN)
     environment = json.loads(Path("runs/mini/rope/seed-0/environment.json").read_text())
