@@ -74,6 +74,8 @@ class Declaration:
     package: str = ""
     problem: str = ""
     description: str = ""
+    chance: float = 0.0
+    """Of a task: the share of problems that the best guess gets right, given as a plain number."""
 
 
 @cache
@@ -101,7 +103,9 @@ def read_declaration(
             f"{path} defines no public class '{class_name}', only {', '.join(public)}: names and "
             "options are read from where the class is written"
         )
-    facts = text_attributes(classes[class_name])
+    attributes = plain_attributes(classes[class_name])
+    facts = {key: value for key, value in attributes.items() if isinstance(value, str)}
+    chance = attributes.get("chance")
     options: dict[str, Option] = {}
     for node in classes[class_name].body:
         if isinstance(node, ast.FunctionDef) and node.name == "__init__":
@@ -116,6 +120,7 @@ def read_declaration(
         label=facts.get("label") or class_name,
         summary=description.split("\n")[0],
         description=description,
+        chance=chance if isinstance(chance, float) else 0.0,
         kind=facts.get("kind", ""),
         paper=facts.get("paper", ""),
         options=options,
@@ -171,15 +176,14 @@ def _is_known(annotation: str) -> bool:
         return False
 
 
-def text_attributes(node: ast.ClassDef) -> dict[str, str]:
-    """Return the attributes in the body of a class that are given as plain text."""
-    texts: dict[str, str] = {}
+def plain_attributes(node: ast.ClassDef) -> dict[str, object]:
+    """Return the attributes in the body of a class that are given as plain text or numbers."""
+    plain: dict[str, object] = {}
     for line in node.body:
         if isinstance(line, ast.Assign | ast.AnnAssign) and isinstance(line.value, ast.Constant):
             targets = line.targets if isinstance(line, ast.Assign) else [line.target]
-            if isinstance(line.value.value, str):
-                texts |= {ast.unparse(target): line.value.value for target in targets}
-    return texts
+            plain |= {ast.unparse(target): line.value.value for target in targets}
+    return plain
 
 
 def value_text(value: Value) -> str:

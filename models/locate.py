@@ -19,7 +19,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-from tape_arith.models.declarations import Declaration, read_declaration, text_attributes
+from tape_arith.models.declarations import Declaration, plain_attributes, read_declaration
 from tape_arith.models.errors import USER_CODE_ERRORS, UsageError, describe_error, unknown
 
 KINDS = ("encoding", "extrapolation")
@@ -127,8 +127,8 @@ def _named_classes(file: Path, module: str) -> list[Location]:
     """Return the classes of a file that have a `name`, by these names."""
     locations = []
     for node in ast.parse(file.read_bytes()).body:
-        if isinstance(node, ast.ClassDef) and (name := text_attributes(node).get("name")):
-            locations.append(Location(name, file, module, node.name))
+        if isinstance(node, ast.ClassDef) and (name := plain_attributes(node).get("name")):
+            locations.append(Location(str(name), file, module, node.name))
     return locations
 
 

@@ -10,7 +10,7 @@ from tape_arith.arith.scoring.axes import REGION_WORDS, Region
 from tape_arith.arith.scoring.comparable import check_comparable
 from tape_arith.arith.scoring.grid import CONVERGED, SLACK, Grid
 from tape_arith.arith.scoring.statistics import Interval, over_seeds
-from tape_arith.arith.tasks.registry import load_task
+from tape_arith.arith.tasks.registry import load_task, locate_task, parse_task
 
 Panel = Sequence[Grid]
 """The grids of one encoding, one grid per seed."""
@@ -186,10 +186,12 @@ def recipe(panels: Sequence[Panel]) -> str:
 def chance(task: str) -> float | None:
     """Return the share of problems that the best guess gets right; 0 if it falls with length.
 
-    None if the task is a file that is not here.
+    None if the task is a file that is not here. One that is here is read, not run, since the name
+    may come with the results of somebody else.
     """
     try:
-        return load_task(task).chance
+        place = locate_task(parse_task(task).name)
+        return load_task(task).chance if place.is_builtin else place.declaration().chance
     except UsageError:
         return None
 

@@ -2,6 +2,7 @@
 terminals. That no code of ours unpickles or evaluates is a rule of ruff (pyproject.toml)."""
 
 import hashlib
+import json
 import shutil
 from pathlib import Path
 
@@ -25,6 +26,12 @@ class Mine(RoPE):
     kind = "rotary"
     paper = "none"
 '''
+TASK_TRAP = (
+    TRAP.replace("models.encodings.rope import RoPE", "arith.tasks.copy import Copy").replace(
+        "RoPE", "Copy"
+    )
+    + "    chance = 0.5\n"
+)
 ESCAPE = "\x1b[31mred\x1b]0;title\x07\u202e\x9b2J"
 
 
@@ -62,6 +69,31 @@ def test_a_run_brings_no_code(world: Path, recorded: bool, path: str) -> None:
     result = call("leaderboard", "--costs")  # sizes are computed by building the encoding
     assert not Path("sprung").exists() and result.code == 0
     assert "nothing of it is run" in result.err
+
+
+def test_a_run_brings_no_task(world: Path) -> None:
+    file = RUN / "task.py"
+    file.write_text(TASK_TRAP)
+    name = f"{file}:Mine"
+    run, grid = (json.loads((RUN / part).read_text()) for part in ("run.json", "grid.json"))
+    edit(RUN / "run.json", config=run["config"] | {"task": name})
+    edit(RUN / "grid.json", evaluation=grid["evaluation"] | {"task": name})
+    for command in (
+        ("score", RUN, "--fresh"),
+        ("train", RUN),
+        ("status", "runs"),
+        ("report",),
+        ("leaderboard",),
+        ("leaderboard", "--costs"),
+        ("leaderboard", "--tasks", "all"),
+        ("heatmap", "--compare", "rope"),
+        ("curves", "--compare", "rope"),
+        ("study", "errors", RUN),
+    ):
+        result = call(*command)
+        assert not Path("sprung").exists(), command
+        assert "Traceback" not in result.err, result.err
+    assert "a guess is right in 50" in call("leaderboard").out
 
 
 def test_hostile_names_stay_text_in_the_report(world: Path) -> None:
