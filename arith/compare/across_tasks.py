@@ -11,10 +11,13 @@ from tape_arith.arith.compare.panels import (
     ALL,
     Excluded,
     Panels,
+    canonical_task,
     choose_group,
     nothing_scored,
     panels_of,
     parse_names,
+    scored_in_part,
+    split_complete,
     warn_excluded,
 )
 from tape_arith.arith.errors import UsageError, unknown
@@ -45,7 +48,8 @@ def across_tasks(
     the table: `names`, or all that are scored in two tasks or more. Raises UsageError for an
     unknown task, for two presets of one task, and if nothing is scored.
     """
-    grids = [grid for grid in find_grids(root, None, None, evaluation_set) if grid.complete]
+    every_grid = find_grids(root, None, None, evaluation_set)
+    grids, unfinished = split_complete(root, every_grid, evaluation_set)
     nothing = partial(nothing_scored, root, evaluation_set)
     if not grids:
         raise nothing()
@@ -68,6 +72,13 @@ def across_tasks(
         reason = "scored in one of these tasks only" if names == ALL else "not named"
         left_out.append(Excluded(f"{rest} encoding{'s' * (rest > 1)}", reason))
     cells = {name: by_task for name, by_task in cells.items() if name in wanted}
+    for (task, preset), panels in list(shown.items()):
+        shown[task, preset] = [panel for panel in panels if panel[0].name in cells]
+        if not shown[task, preset]:
+            del shown[task, preset]
+            left_out.append(Excluded(f"task {task}", "none of these encodings is scored in it"))
+        if of_task := [grid for grid in unfinished if grid.preset == preset]:
+            left_out.append(scored_in_part(of_task, task))
     sections = _sections(cells, len(shown))
     labels = display_names(cells, own_labels)
     columns = [
@@ -102,6 +113,8 @@ def _choose_presets(grids: Sequence[Grid], tasks: str) -> tuple[dict[str, str], 
     named = [name.strip() for name in tasks.split(",") if name.strip()]
     chosen: dict[str, str] = {}
     for name in sorted(encodings) if named == [ALL] else named:
+        if name not in task_of:
+            name = canonical_task(name)
         if name not in encodings and name not in task_of:
             if name in [*known_tasks(), *presets()]:
                 raise UsageError(f"no run of {name} is scored here: {', '.join(task_of)} are")

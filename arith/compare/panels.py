@@ -143,12 +143,7 @@ def select_panels(
     every_grid = find_grids(root, preset, None if read_all else named, evaluation_set)
     if task is not None:
         every_grid = _of_task(task, every_grid)
-    grids = [grid for grid in every_grid if grid.complete]
-    partial = [grid for grid in every_grid if not grid.complete]
-    for grid in partial:
-        count = f"{grid.blocks_done} of {grid.evaluation['problems_per_cell']} problems a cell"
-        command = completing_command(root, grid, evaluation_set)
-        say(f"note: left out: {grid.name} seed {grid.seed}: {count} are scored: {command}")
+    grids, partial = split_complete(root, every_grid, evaluation_set)
     shown, excluded = choose_group(
         grids,
         wanted,
@@ -166,8 +161,28 @@ def select_panels(
             excluded.append(Excluded(_listed(unscored), f"not scored{evaluation_set} yet"))
     warn_excluded(excluded)
     if partial := [grid for grid in partial if grid.preset == shown[0].preset]:
-        excluded.append(Excluded(_listed(partial), "scored in part"))
+        excluded.append(scored_in_part(partial))
     return panels_of(shown, wanted), excluded
+
+
+def split_complete(
+    root: Path, grids: Iterable[Grid], evaluation_set: EvaluationSet
+) -> tuple[list[Grid], list[Grid]]:
+    """Return the complete grids and those scored in part; the latter are named on stderr."""
+    complete: list[Grid] = []
+    partial: list[Grid] = []
+    for grid in grids:
+        (complete if grid.complete else partial).append(grid)
+    for grid in partial:
+        count = f"{grid.blocks_done} of {grid.evaluation['problems_per_cell']} problems a cell"
+        command = completing_command(root, grid, evaluation_set)
+        say(f"note: left out: {grid.name} seed {grid.seed}: {count} are scored: {command}")
+    return complete, partial
+
+
+def scored_in_part(grids: Iterable[Grid], task: str = "") -> Excluded:
+    """Return grids of `task` as left out, because they are not complete."""
+    return Excluded(f"{task}, {_listed(grids)}" if task else _listed(grids), "scored in part")
 
 
 def panels_of(grids: Iterable[Grid], names: Iterable[str] = ()) -> Panels:
@@ -180,12 +195,18 @@ def panels_of(grids: Iterable[Grid], names: Iterable[str] = ()) -> Panels:
 
 def _of_task(task: str, grids: Sequence[Grid]) -> list[Grid]:
     """Return the grids of a task. Raises UsageError if there are others but none of it."""
-    with suppress(UsageError):  # a task that is not on this machine keeps its text
-        task = str(parse_task(task))
+    task = canonical_task(task)
     tasks = {str(grid.evaluation["task"]) for grid in grids}
     if tasks and task not in tasks:
         raise unknown("scored task", task, tasks)
     return [grid for grid in grids if grid.evaluation["task"] == task]
+
+
+def canonical_task(text: str) -> str:
+    """Return the name of a task as grids have it; one that is not here stays as it is."""
+    with suppress(UsageError):
+        return str(parse_task(text))
+    return text
 
 
 def parse_names(names: str) -> list[Name]:

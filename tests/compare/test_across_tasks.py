@@ -22,6 +22,7 @@ from tape_arith.arith.runs.record import RunRecord
 from tape_arith.arith.scoring.axes import region_mask, scored_axes
 from tape_arith.arith.scoring.grid import Grid
 from tests.helpers.figures import assert_nothing_is_cut_off
+from tests.helpers.made_grids import interrupt
 from tests.helpers.tiny_runs import done, refused
 
 PRESETS = ("mini", "mini-copy", "mini-sort")
@@ -184,3 +185,19 @@ def test_a_column_has_one_preset_and_one_budget(root: Path, tmp_path: Path) -> N
     assert "Left out: task addition in paper-20: its column is mini" in output.out
     assert "Left out: addition, fire seeds 0, 1, 2: steps 7" in output.out and "RoPE" in output.out
     assert "RoPE" not in done(*command, "paper-20").out
+
+
+def test_words_are_of_what_is_shown(root: Path, tmp_path: Path) -> None:
+    table = across_tasks(root, "sort,addition", "fire")
+    assert [(column.task, "seed 0." in column.source) for column in table.columns] == [
+        ("addition", True)
+    ]
+    assert ("task sort", "none of these encodings is scored in it") in table.left_out
+    for seed in range(3):
+        write(tmp_path, "rope", "mini", seed, 30)
+    interrupt(tmp_path / "mini/rope/seed-1/grid.json")
+    output = done("leaderboard", "--runs", tmp_path, "--tasks", "addition:order=reversed")
+    assert (
+        "seeds 0, 2." in output.out and "Left out: addition, rope seed 1: scored in" in output.out
+    )
+    assert "note: left out: rope seed 1: " in output.err
