@@ -14,7 +14,7 @@ _SWEEPS = "sweeps"
 
 
 def _complete_name(incomplete: str) -> list[str]:
-    names = [_SWEEPS, *option.complete_from("runs.record", "presets")("")]
+    names = [_SWEEPS, *option.complete_from("runs.preset", "presets")("")]
     names += option.complete_encoding("") + option.complete_task("")
     return [name for name in names if name.startswith(incomplete)]
 

@@ -120,7 +120,7 @@ Preset = Annotated[
     typer.Option(
         help="A preset of `tape-arith list`, or PRESET@TASK.",
         callback=_known_preset,
-        autocompletion=complete_from("runs.record", "presets"),
+        autocompletion=complete_from("runs.preset", "presets"),
     ),
 ]
 Settings = Annotated[
