@@ -1,6 +1,7 @@
 """The curves of several runs: which runs belong together, and which steps are shown."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +21,8 @@ from tape_arith.arith.figures.curves import COLUMNS, Curves
 from tape_arith.arith.runs.command_lines import other_run_roots, train_command
 from tape_arith.arith.runs.folder import check_one_source, preset_folder, read_grids
 from tape_arith.arith.runs.preset import check_task
-from tape_arith.arith.scoring.axes import Axes
+from tape_arith.arith.scoring.axes import Axes, scored_axes
+from tape_arith.arith.tasks.registry import is_builtin
 from tape_arith.models.names import Name, parse
 
 
@@ -62,8 +64,15 @@ def study(root: Path, names: str = ALL, preset: str | None = None) -> Curves:
 
 
 def _axes(runs: Iterable[RunFiles]) -> Iterator[Axes]:
-    """Yield the axes of each grid that is scored to the lengths of the small grids of training."""
+    """Yield the axes of the small grids of training, from each run that tells them.
+
+    A user's task is not run for them: its axes are known once a grid of these lengths is scored.
+    """
     for run in runs:
+        with suppress(UsageError):
+            if is_builtin(run.record.config.task):
+                config = run.record.config
+                yield scored_axes(config.bucket(run.seed), config.evaluation_bucket())
         for grid in read_grids(run.folder).values():
             if grid.max_digits == run.record.config.tested_digits:
                 yield grid.axes

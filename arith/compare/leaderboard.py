@@ -22,6 +22,7 @@ from tape_arith.arith.figures.labels import display_names
 from tape_arith.arith.figures.rows import Comparison, Row, Training, rows
 from tape_arith.arith.runs.metrics import last_evaluations
 from tape_arith.arith.runs.record import check_can_continue
+from tape_arith.arith.scoring.axes import regions
 from tape_arith.arith.scoring.evaluation_set import DEFAULT_SET, EvaluationSet
 from tape_arith.arith.scoring.statistics import holm, welch
 from tape_arith.arith.terminal import say
@@ -37,7 +38,8 @@ SECTIONS: Mapping[str, str] = {
     _AGNOSTIC: "",
     _STRUCTURED: "these know where digits stand, a prior that the others do not have",
     _UNKNOWN: "not known here any more, so nobody can say what they know of the task",
-    _NOT_RANKED: "a seed below 99 % in distribution (not converged), or not scored",
+    _NOT_RANKED: "not converged (a seed below 99 % in distribution, or not known), or nothing "
+    "scored out of distribution",
 }
 """The sections in their order, and why each stands apart."""
 
@@ -145,7 +147,7 @@ def build_board(
         board = board.only(list(map(str, parse_list(names))))
         names_shown = {row.encoding for row in board.rows}
         shown = [panel for panel in shown if panel[0].name in names_shown]
-        board = replace(board, source=source(shown), caption=footnote(shown))
+        board = replace(board, source=source(shown), caption=_caption(shown))
     return board, shown, runs
 
 
@@ -200,7 +202,7 @@ def board_of(
             "evaluation": first.evaluation,
         },
         source(shown),
-        footnote(shown),
+        _caption(shown),
         [
             Section(title, SECTIONS[title], [complete(row, n) for n, row in enumerate(members, 1)])
             for title, members in ordered.items()
@@ -222,8 +224,13 @@ def label_board(board: Board, panels: Panels, own: Mapping[str, str] | None = No
     names = [name for panel in panels for name in (panel[0].name, panel[0].encoding)]
     labels = display_names([*names, *board.references], own)
     return replace(
-        board, labels=labels, source=source(panels, labels), caption=footnote(panels, labels)
+        board, labels=labels, source=source(panels, labels), caption=_caption(panels, labels)
     )
+
+
+def _caption(panels: Panels, labels: Mapping[str, str] | None = None) -> str:
+    """Return the footnote of a table that has the mean of every region."""
+    return footnote(panels, labels, regions(panels[0][0].axes))
 
 
 def _significance_tests(

@@ -238,7 +238,8 @@ def compose(table: TaskTable, *, width: float | None = None, caption: bool = Tru
         width,
         bottom * _ROW + (0.25 + 0.55 * longest if slanted else 0.3),
         _note(table) if caption else "",
-        [Patch(label="not converged (*): not ranked", facecolor=style.PALE)] * table.has_unranked,
+        [Patch(label="not converged (*), or not known to be: not ranked", facecolor=style.PALE)]
+        * table.has_unranked,
         letters=_LETTERS,
     )
     ax = figure.subplots()

@@ -177,8 +177,11 @@ class Board:
             f"{tests}: Welch's t test of the means out of distribution, over seeds, "
             f"two-sided; p after Holm over the {self.num_tests} tests made here, "
             f"\N{UPWARDS ARROW} better and \N{DOWNWARDS ARROW} worse at {LEVEL * 100:g} %. A dash: "
-            "no test, for one of the two has one seed or is not ranked, both are the same training "
-            "runs, or neither varies between seeds.",
+            "no test, for the row is the reference itself or the reference is not scored, one of "
+            "the two has one seed or is not ranked, both are the same training runs, or neither "
+            "varies between seeds."
+            if self.num_tests
+            else f"{tests}: no test was possible; --csv says why, encoding by encoding.",
         ]
         steps = sorted({step for row in self.rows for states in row.last_steps for step in states})
         span = f", of steps {steps[0]:,} to {steps[-1]:,}" if steps else ""
@@ -209,7 +212,7 @@ class Board:
                 f"{len(self.rows)} of the {self.num_encodings} encodings are shown; ranks and "
                 f"tests are of all {self.num_encodings}."
             )
-        return [*notes, *(f"Left out: {runs}: {reason}." for runs, reason in self.left_out)]
+        return [*notes, *captions.left_out(self.left_out)]
 
 
 def column_key(head: object) -> str:

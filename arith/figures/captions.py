@@ -10,7 +10,7 @@ from tape_arith.arith.scoring.axes import REGION_WORDS, Region
 from tape_arith.arith.scoring.comparable import check_comparable
 from tape_arith.arith.scoring.grid import CONVERGED, SLACK, Grid
 from tape_arith.arith.scoring.statistics import Interval, over_seeds
-from tape_arith.arith.tasks.registry import load_task, locate_task, parse_task
+from tape_arith.arith.tasks.registry import is_builtin, load_task, task_declaration
 
 Panel = Sequence[Grid]
 """The grids of one encoding, one grid per seed."""
@@ -18,7 +18,7 @@ Panel = Sequence[Grid]
 NBSP = "\N{NO-BREAK SPACE}"
 MEANS: tuple[Region, ...] = ("out_of_distribution", "in_distribution", "all_cells")
 """The means that every figure prints, in this order."""
-SPLITS = {EVALUATION: "", CARRY: "hard sums: long carry chains"}
+SPLIT_WORDS = {EVALUATION: "", CARRY: "hard sums: long carry chains"}
 """Names of the splits in notes; the usual split has none."""
 RANGES = f"Where ± would leave 0 to 100{NBSP}%, the lowest and the highest seed are in brackets."
 ONE_SEED = "\N{DAGGER}"
@@ -129,10 +129,15 @@ def convergence(panel: Panel) -> str | None:
     return "convergence unknown" if None in states else None
 
 
-def footnote(panels: Sequence[Panel], labels: Mapping[str, str] | None = None) -> str:
+def footnote(
+    panels: Sequence[Panel],
+    labels: Mapping[str, str] | None = None,
+    means: Sequence[Region] = MEANS,
+) -> str:
     """Describe the task, lengths, problems, evaluation set, seeds and ± of a figure.
 
-    `labels` has the name to print for an encoding.
+    labels  the names to print of encodings
+    means   the regions whose means are printed
     """
     counts, each = {len(panel) for panel in panels}, cell(panels[0][0].axes)
     problems = "over problems, these runs only"
@@ -141,13 +146,13 @@ def footnote(panels: Sequence[Panel], labels: Mapping[str, str] | None = None) -
     else:
         spread = f"Student{NBSP}t over seeds"
         spread += f"; where there is one seed, {problems}. " if 1 in counts else ". "
-        if any("\N{EN DASH}" in mean_line(panel, region) for panel in panels for region in MEANS):
+        if any("\N{EN DASH}" in mean_line(panel, region) for panel in panels for region in means):
             spread += f"{RANGES} "
         values = "Cells" if each == "cell" else "Values"
         spread += f"{values} are means over seeds; in a mean every {each} weighs the same."
     note = f"{source(panels, labels)} ± is the 95{NBSP}% interval: {spread}"
     if any(grid.converged is False for panel in panels for grid in panel):
-        usual = " on the usual sums" if SPLITS.get(panels[0][0].split, True) else ""
+        usual = " on the usual sums" if SPLIT_WORDS.get(panels[0][0].split, True) else ""
         note += f" Not converged: below 99{NBSP}% in distribution{usual}."
     return note
 
@@ -158,7 +163,7 @@ def source(panels: Sequence[Panel], labels: Mapping[str, str] | None = None) -> 
     first, evaluation = panels[0][0], panels[0][0].evaluation
     seeds = {panel[0].name: [grid.seed for grid in panel] for panel in panels}
     seeds = {labels.get(name, name): numbers for name, numbers in seeds.items()}
-    problems = SPLITS.get(first.split, first.split)
+    problems = SPLIT_WORDS.get(first.split, first.split)
     hard = f", {problems}," if problems else ","
     scratchpad = "exact match of the whole answer, scratchpad included, " * has_scratchpad(first)
     guess = guess_words(str(evaluation["task"]))
@@ -190,8 +195,7 @@ def chance(task: str) -> float | None:
     may come with the results of somebody else.
     """
     try:
-        place = locate_task(parse_task(task).name)
-        return load_task(task).chance if place.is_builtin else place.declaration().chance
+        return load_task(task).chance if is_builtin(task) else task_declaration(task).chance
     except UsageError:
         return None
 
@@ -206,8 +210,13 @@ def guess_words(task: str) -> str:
 
 def has_scratchpad(grid: Grid) -> bool:
     """Tell whether the steps of a calculation stand before the answer, and must be right too."""
-    options = str(grid.evaluation["task"]).split(":")[1:]
-    return "scratchpad=true" in options or any(key.startswith(_FINAL) for key in grid.scoring)
+    in_name = task_has_scratchpad(str(grid.evaluation["task"]))
+    return in_name or any(key.startswith(_FINAL) for key in grid.scoring)
+
+
+def task_has_scratchpad(task: str) -> bool:
+    """Tell whether the name of a task asks for a scratchpad."""
+    return "scratchpad=true" in task.split(":")[1:]
 
 
 def final_answers(panel: Panel) -> tuple[float, ...]:

@@ -54,7 +54,7 @@ class Curves:
     tested_digits: int
     rows: pd.DataFrame
     axes: Lengths = ()
-    """Those of the runs' grids; empty if none is scored."""
+    """Those of the small grids of training; empty if they are not known."""
 
     @property
     def scale_end(self) -> float:
@@ -114,8 +114,10 @@ def compose(
     last = max(rows.step.max() if len(rows) else 0, 1)
     outside = f"exact match (to {100 * end:g}{NBSP}%)" if end < 1 else "exact match"
     layers = _layer_handles(colours)
-    beside = columns == 3  # the legend of layers stands beside the two panels of a state
-    needed = -(-np.array([3] + [2] * len(measures)) // columns)
+    counts = list(map(len, measures.values()))
+    # The legend of layers stands beside the panels of a state, if these leave room.
+    beside = columns == 3 and max(counts, default=0) < 3
+    needed = -(-np.array([3, *counts]) // columns)
     height = min(_ROW, 0.55 + 0.62 * width / columns) * sum(needed) + 0.15 * len(measures)
     note = footnote(content, labels) if caption else ""
     figure = style.page(width, height, note, handles if beside else handles + layers)
@@ -140,7 +142,7 @@ def compose(
         space = 72 * width / columns - 43
         shown, size = style.fit(labels[name], space, style.LETTERS + 0.5, "bold")
         bold: dict[str, Any] = {"fontsize": size, "fontweight": "bold", "loc": "left", "pad": 4}
-        for ax, quantity in zip(row[:2], measures[name], strict=False):
+        for ax, quantity in zip(row, measures[name], strict=False):
             title, unit = _MEASURES.get(quantity, (quantity.removeprefix("state "), ""))
             lines = [
                 (curves[name, quantity, layer], {"color": colour})
@@ -226,18 +228,21 @@ def footnote(content: Curves, labels: Mapping[str, str] | None = None) -> str:
     grid += f" (not scored: {without})." if without else "."
     if end < 1:
         grid += f" Its scale ends at {100 * end:g}{NBSP}%, that in distribution at 100{NBSP}%."
-    if rows.quantity.str.startswith("state ").any():
+    states = {quantity for quantity in rows.quantity if quantity.startswith("state ")}
+    if states & _MEASURES.keys():
         grid += (
             " e: means over tokens, heads and frequencies of held-out problems; a rotation's norm "
             "is 1.41."
         )
+    if states - _MEASURES.keys():
+        grid += " State: as the encoding measures it on held-out problems."
     reached = rows.groupby("encoding").step.max()
     behind = [
         f"{labels[name]} to {step:,}" for name, step in reached[reached < reached.max()].items()
     ]
     guess = captions.guess_words(content.task)
     exact = f" {guess.capitalize()}." if guess else ""
-    if "scratchpad=true" in content.task.split(":"):
+    if captions.task_has_scratchpad(content.task):
         exact += " Exact match is of the whole answer, scratchpad included."
     so_far = f" So far: {', '.join(behind)} steps." if behind else ""
     return (

@@ -57,7 +57,8 @@ class Training(NamedTuple):
 class Row:
     """The numbers of one encoding; those of single seeds are in the order of `seeds`.
 
-    A leaderboard fills the fields that have a default.
+    `rows` fills the fields without a default and `final_answers`, a leaderboard the others, and a
+    sweep `settings`.
     """
 
     encoding: str

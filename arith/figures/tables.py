@@ -19,16 +19,7 @@ LEFT = ("encoding", "kind", "converged")
 """Columns that are aligned left."""
 _PRINTED = {
     *("rank", "encoding", "seeds", "out_of_distribution", "in_distribution", "solved_to_90"),
-    *(
-        "final_answer",
-        "vs_rope",
-        "vs_tape",
-        "converged",
-        "parameters",
-        "flops_a_token",
-        "loss",
-        "tokens_s",
-    ),
+    *("final_answer", "converged", "parameters", "flops_a_token", "loss", "tokens_s"),
 }
 """The columns of a table for a paper, unless a user chooses others."""
 _STACKED = 10
@@ -221,6 +212,7 @@ def legend(board: Board, table: pd.DataFrame) -> str:
     """Return two sentences: what was measured, and what the signs in `table` mean."""
     keys, cells = set(map(column_key, table)), " ".join(table.to_numpy().ravel())
     tests = ", ".join(f"vs {board.label(one)}" for one in board.references if f"vs_{one}" in keys)
+    alone = ", ".join(board.label(row.encoding) for row in board.rows if len(row.seeds) == 1)
     among = f" among all {board.num_encodings} encodings"
     meanings = {
         f"Ranked by the mean out of distribution{among * (len(table) < board.num_encodings)}": True,
@@ -236,6 +228,7 @@ def legend(board: Board, table: pd.DataFrame) -> str:
         "parameters: those of the encoding": "parameters" in keys,
         "FLOPs: those that the encoding adds to a forward": "flops_a_token" in keys,
         f"{ONE_SEED}: one seed, ± over problems": ONE_SEED in cells,
+        f"± over problems, of one seed: {alone}": alone and ONE_SEED not in cells,
     }
     source = board.source[0].lower() + board.source[1:].rstrip(".")
     return (
@@ -248,7 +241,8 @@ def board_to_latex(board: Board, columns: Sequence[str] = ()) -> str:
     """Format a floating table, with the notes as comments."""
     table = short_texts(board, columns)
     if not columns:
-        table = table[[head for head in table if column_key(head) in _PRINTED]]
+        printed = _PRINTED | {column_key(f"vs {one}") for one in board.references}
+        table = table[[head for head in table if column_key(head) in printed]]
     return floating(board.sections, board.labelled(table), legend(board, table), board.notes())
 
 

@@ -7,7 +7,7 @@ from typing import Any
 import pandas as pd
 from matplotlib.axes import Axes
 
-from tape_arith.arith.figures.captions import SPLITS, describe_seeds, preset_words
+from tape_arith.arith.figures.captions import SPLIT_WORDS, describe_seeds, preset_words
 from tape_arith.arith.figures.labels import display_names
 from tape_arith.arith.figures.tables import json_text, pipe_table
 from tape_arith.arith.scoring.axes import REGION_WORDS, Region
@@ -56,7 +56,7 @@ class Study:
     def source(self) -> str:
         """A sentence that describes task, problems and runs."""
         evaluation = self.facts["evaluation"]
-        split = SPLITS.get(evaluation["split"], evaluation["split"])
+        split = SPLIT_WORDS.get(evaluation["split"], evaluation["split"])
         counts = " and ".join(
             f"{count:,} problems {REGION_WORDS[region]}"
             for region, count in evaluation["problems"].items()

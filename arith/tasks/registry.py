@@ -73,6 +73,20 @@ def locate_task(name: str) -> Location:
     return select("task", task_places(), name)
 
 
+def is_builtin(text: str) -> bool:
+    """Tell whether a task belongs to this suite.
+
+    Any other is a user's code, which a name in somebody's results must not run. Raises UsageError
+    if no task has this name.
+    """
+    return locate_task(parse_task(text).name).is_builtin
+
+
+def task_declaration(text: str) -> Declaration:
+    """Return what a task declares, importing nothing. Raises UsageError as `parse_task`."""
+    return locate_task(parse_task(text).name).declaration()
+
+
 def is_task(text: str) -> bool:
     """Tell whether a name is a task's, not an encoding's. Of FILE.py:CLASS, it runs the file.
 

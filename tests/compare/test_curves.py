@@ -45,6 +45,14 @@ def test_runs_without_a_small_grid_are_drawn(here: Path) -> None:
     assert Path("old.svg").stat().st_size > 10_000
 
 
+def test_lengths_are_of_the_task_before_anything_is_scored(here: Path) -> None:
+    options = settings(task="modular-sum")
+    done("train", "--pe", "rope", "--no-score", *options)
+    content = curves("--compare", "rope")
+    (axis,) = content["axes"]
+    assert (axis["name"], axis["trained"], axis["tested"]) == ("terms", 2, 3)
+
+
 def test_what_is_refused(comparison: Path) -> None:
     with untouched(comparison):
         assert "no run of nope" in refused("curves", "--compare", "rope,nope")

@@ -361,7 +361,8 @@ def test_latex(made: Path) -> None:
     rows = [line for line in chosen.splitlines() if line.endswith(r"\\") and "multi" not in line]
     assert rows[0].startswith("encoding & ") and rows[0].endswith(r"& kind \\")
     assert len(rows) == 1 + len(REACH) and all(row.count(" & ") == 2 for row in rows)
-    assert "solved to" not in chosen[chosen.index("\\caption") :]
+    caption = chosen[chosen.index("\\caption") :]
+    assert "solved to" not in caption and "over problems, of one seed: " in caption
 
 
 def test_labels_of_one_s_own(made: Path) -> None:
@@ -422,6 +423,16 @@ def test_named_encodings_keep_their_ranks_and_tests(made: Path) -> None:
     assert "3 of the 8 encodings are shown; ranks and tests are of all 8." in board["notes"]
     write(made / "runs", "cope", 0, counts(13, 7), steps=2000)  # a budget of its own
     assert list(rows(leaderboard("--pe", "cope"))) == ["cope"]
+
+
+def test_a_board_without_its_references(here: Path) -> None:
+    for seed in range(3):
+        write(here / "runs", "fire", seed, counts(9 + 0.7 * seed, 7))
+    text = done("leaderboard").out
+    assert "no test was possible" in text and "Holm" not in text
+    (row,) = (line for line in text.splitlines() if "FIRE" in line)
+    both_longer = row.split(" | ")[7]  # not among the means that figures print
+    assert "\N{EN DASH}" in both_longer and "the lowest and the highest seed are in" in text
 
 
 def test_what_is_refused(made: Path) -> None:

@@ -132,6 +132,15 @@ def test_the_caption_names_bands_seeds_and_runs_that_lack_something() -> None:
     assert drawn(axes["out of distribution"]) == [] and "(not scored: RoPE)" in footnote(unscored)
 
 
+def test_a_state_of_one_s_own_has_a_panel_for_each_measure() -> None:
+    state = [{key: n for key in ("energy", "width", "depth")} for n in NORMS]
+    made = study(run("mine", 0, [2.0, 0.9, 0.2], state=state))
+    axes = panels(made)
+    assert all(drawn(axes[f"mine\n{key}"]) for key in state[0])
+    note = footnote(made)
+    assert "State: as the encoding measures it" in note and "a rotation's norm" not in note
+
+
 def test_long_names_stay_over_their_panel() -> None:
     name = "tape:context=no-attention:width=96@only-positional-from=rope:fraction=0.25"
     figure = compose(study((name, *TAPE[1:])))

@@ -9,6 +9,7 @@ import pytest
 from matplotlib.figure import Figure
 from matplotlib.text import Text
 
+from tape_arith.arith.compare.leaderboard import SECTIONS
 from tape_arith.arith.figures.board import Board, Section
 from tape_arith.arith.figures.labels import display_names
 from tape_arith.arith.figures.leaderboard import COLOUR, NOT_RANKED, compose, heights
@@ -18,7 +19,7 @@ from tape_arith.arith.scoring.statistics import Interval, student_t
 from tests.helpers.figures import assert_texts_are_apart
 
 STRUCTURED = "these know where digits stand, a prior that the others do not have"
-FAILED = "a seed below 99 % in distribution (not converged), or not scored"
+FAILED = SECTIONS["Not ranked"]
 
 
 SOURCE = (

@@ -71,7 +71,8 @@ def page(report: Report) -> str:
         numbers=numbers,
         report=report,
         first=first,
-        problems=captions.SPLITS.get(first.split, first.split) or f"uniform {unit(first.axes[-1])}",
+        problems=captions.SPLIT_WORDS.get(first.split, first.split)
+        or f"uniform {unit(first.axes[-1])}",
         words=_words(first.axes),
         plot=_plot(first.axes),
         same={name: value for name, (value, *different) in facts.items() if not different},
