@@ -7,27 +7,28 @@ remembered there, in a file of the user's cache folder.
 import hashlib
 import json
 import os
-import time
-from collections.abc import Sequence
-from contextlib import AbstractContextManager, nullcontext
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from dataclasses import asdict, replace
 from pathlib import Path
 from statistics import median
 from typing import Any, ClassVar
 
 import torch
-from filelock import FileLock
+from filelock import FileLock, Timeout
 
 from tape_arith.arith.documents import NonNegative, Part, read_document, write_document
 from tape_arith.arith.errors import Failure
 from tape_arith.arith.files import slug
+from tape_arith.arith.machine import own_version
 from tape_arith.arith.runs.build import blueprint, decoder_for, resolve_attention
-from tape_arith.arith.runs.cost import training_flops
+from tape_arith.arith.runs.cost import timed_config, training_flops
 from tape_arith.arith.runs.folder import RunFolder
 from tape_arith.arith.runs.record import RunRecord
 from tape_arith.arith.terminal import say
 from tape_arith.arith.training.config import Config
-from tape_arith.arith.training.step import NotCompilable
+from tape_arith.arith.training.step import NotCompilable, is_out_of_memory
 from tape_arith.arith.training.trainer import Trainer
 from tape_arith.models.compiling import why_not_compilable
 from tape_arith.models.hardware import Hardware, detect
@@ -41,6 +42,8 @@ On one core of an EPYC (bfloat16, torch 2.13.0) compiling took 41 to 54 s, and g
 """
 _FIRST_STEPS, _TIMED_STEPS = 4, 5
 """Steps in which groups of all shapes are compiled, and steps that are timed after them."""
+_MOST_WAIT = 300.0
+"""Seconds to wait for another process that measures the same; it may be suspended."""
 
 
 class CompilingTimes(Part):
@@ -97,6 +100,11 @@ def _gains(config: Config, name: Name, compute: AttentionChoice) -> bool:
     except NotCompilable as error:
         say(f"note: {error}, which is taken now")
         return False
+    except Exception as error:
+        if not is_out_of_memory(error.__cause__ or error):
+            raise
+        say("note: not compiled: too little memory to measure whether that pays")
+        return False
     saved = times.saved(config.steps)
     verdict, difference = ("pays", "less") if saved > 0 else ("does not pay", "more")
     say(
@@ -115,7 +123,9 @@ def compiling_times(config: Config, name: Name, hardware: Hardware) -> Compiling
     conditions = {
         "encoding": str(name),
         "decoder": asdict(blueprint(config, name).config),
+        "task": config.task,
         "longest": config.bucket(0).longest,
+        "leading_bos": config.leading_bos,
         "batch_size": config.batch_size,
         "groups": config.groups,
         "hardware": hardware.name,
@@ -123,6 +133,7 @@ def compiling_times(config: Config, name: Name, hardware: Hardware) -> Compiling
         "threads": hardware.threads,
         "attention": hardware.attention,
         "torch": torch.__version__,
+        "tape-arith": own_version(),
     }
     key = hashlib.sha256(json.dumps(conditions, sort_keys=True).encode()).hexdigest()[:12]
     file = _cache_folder() / "compiling" / f"{slug(str(name))}-{key}.json"
@@ -141,20 +152,31 @@ def compiling_times(config: Config, name: Name, hardware: Hardware) -> Compiling
 
 
 def _cache_folder() -> Path:
-    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "tape-arith"
+    home = os.path.expanduser("~")  # stays "~" for a user without a home
+    usual = tempfile.gettempdir() if home == "~" else f"{home}/.cache"
+    return Path(os.environ.get("XDG_CACHE_HOME") or usual) / "tape-arith"
 
 
-def _locked(file: Path) -> AbstractContextManager[object]:
-    """Lock `file` against other processes, where its folder can be written."""
-    try:
+@contextmanager
+def _locked(file: Path) -> Iterator[None]:
+    """Lock `file` against other processes, where that is possible, for _MOST_WAIT at most."""
+    lock = FileLock(file.with_suffix(".lock"))
+    with suppress(OSError):  # filelock's Timeout is one
         file.parent.mkdir(parents=True, exist_ok=True)
-    except OSError:
-        return nullcontext()
-    return FileLock(file.with_suffix(".lock")) if os.access(file.parent, os.W_OK) else nullcontext()
+        try:
+            lock.acquire(timeout=1)
+        except Timeout:
+            say("waiting for another process that measures whether compiling pays")
+            lock.acquire(timeout=_MOST_WAIT)
+    try:
+        yield
+    finally:
+        lock.release()
 
 
 def _measure(config: Config, name: Name, hardware: Hardware) -> dict[str, float]:
     """Time plain and compiled steps in turn, so that a busy machine slows both alike."""
+    config, share = timed_config(config, training_flops(config) / config.steps)
     plain, compiled = (
         Trainer(
             decoder_for(config, name, seed=0),
@@ -162,24 +184,17 @@ def _measure(config: Config, name: Name, hardware: Hardware) -> dict[str, float]
             config,
             replace(hardware, compiled=choice),
             curves=False,
+            tell=lambda line: None,
         )
         for choice in (False, True)
     )
-    _seconds(plain, _FIRST_STEPS)
-    first = sum(_seconds(compiled, _FIRST_STEPS))
-    turns = [(*_seconds(plain, 1), *_seconds(compiled, 1)) for _ in range(_TIMED_STEPS)]
+    for _ in range(_FIRST_STEPS):
+        plain.timed_step()
+    first = sum(compiled.timed_step() for _ in range(_FIRST_STEPS))
+    turns = [(plain.timed_step(), compiled.timed_step()) for _ in range(_TIMED_STEPS)]
     plain_step, compiled_step = map(median, zip(*turns, strict=True))
     return {
-        "plain_step": plain_step,
-        "compiled_step": compiled_step,
+        "plain_step": plain_step / share,
+        "compiled_step": compiled_step / share,
         "compiling": max(0.0, first - _FIRST_STEPS * compiled_step),
     }
-
-
-def _seconds(trainer: Trainer, steps: int) -> Sequence[float]:
-    times = []
-    for _ in range(steps):
-        began = time.perf_counter()
-        float(trainer.train_step()[1])  # waits for the device
-        times.append(time.perf_counter() - began)
-    return times

@@ -3,7 +3,6 @@
 A few steps of one encoding are timed here; the time of every job is extrapolated by its FLOPs.
 """
 
-import time
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import lru_cache
@@ -14,7 +13,7 @@ import pandas as pd
 
 from tape_arith.arith.runs.build import as_user_error, blueprint, decoder_for, resolve_attention
 from tape_arith.arith.runs.compiling import may_compile
-from tape_arith.arith.runs.cost import training_flops_a_token, training_tokens
+from tape_arith.arith.runs.cost import timed_config, training_flops_a_token, training_tokens
 from tape_arith.arith.runs.run import Run
 from tape_arith.arith.sweeps.jobs import Job, done_jobs
 from tape_arith.arith.sweeps.slots import Slots, usable_threads, visible_gpus
@@ -30,8 +29,6 @@ from tape_arith.models.names import AttentionChoice, Encoding, Name
 _STEPS, _SECONDS = 20, 5.0
 """Maximum steps of a probe, and its approximate seconds. The first two fifths of the steps do not
 count: a process is up to twice as slow at first, because all its memory is new."""
-_MOST_FLOPS = 1e11
-"""Maximum FLOPs of a timed step on a CPU, about one second; a larger batch is cut to fit."""
 
 
 def job_cost(job: Job) -> tuple[int, float]:
@@ -103,6 +100,8 @@ def _may_compile(job: Job) -> bool:
     """Tell whether a job may compile by default on a CPU, where the timed steps never do."""
     if job.kind != "train" or job.options.compute.compiled is not None:
         return False
+    if job.run.folder.environment_file.exists():  # it goes on as it began
+        return False
     here = detect().device == "cpu" and why_not_compilable() is None
     return here and may_compile(job.run.config, job.run.name.encoding)
 
@@ -136,17 +135,14 @@ def seconds_per_flop(run: Run, compute: AttentionChoice, threads: int | None = N
     name = Name(run.name.encoding)
     flops = training_flops_a_token(name, config) * training_tokens(config) / config.steps
     if hardware.device == "cpu":
-        batch_size = max(1, int(config.batch_size * min(1.0, _MOST_FLOPS / flops)))
-        flops *= batch_size / config.batch_size
-        config = replace(config, batch_size=batch_size)
+        config, share = timed_config(config, flops)
+        flops *= share
     decoder = decoder_for(config, name, seed=0)
     hardware = resolve_attention(hardware, decoder.needs)
     trainer = Trainer(decoder, config.bucket(0), config, hardware, curves=False)
     times: list[float] = []
     while len(times) < 3 or (len(times) < _STEPS and sum(times) < _SECONDS):
-        began = time.perf_counter()
-        float(trainer.train_step()[1])  # waits for the device
-        times.append(time.perf_counter() - began)
+        times.append(trainer.timed_step())
     return median(times[2 * len(times) // 5 :]) / flops
 
 

@@ -1,5 +1,6 @@
 """One training step: the gradient of a batch, summed over groups that fit in memory, and AdamW."""
 
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
@@ -109,6 +110,12 @@ class Stepper:
         self.tokens = 0
         self.finer = 1
         """Factor by which groups are smaller than normal; it doubles when memory runs out."""
+
+    def timed_step(self) -> float:
+        """Take one step; return its seconds, the work of the device included."""
+        began = time.perf_counter()
+        float(self.train_step()[1])  # waits for the device
+        return time.perf_counter() - began
 
     def groups(self, problems: Problems, keys: NDArray[np.int64]) -> Iterator[Rows]:
         """Split a batch into groups, one per forward: packed, or padded rows of similar length."""
