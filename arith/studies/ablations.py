@@ -34,7 +34,8 @@ class Member(NamedTuple):
     `label` is the options that change the encoding; for the first member, its name. `difference` is
     its mean minus the first member's (None if nothing is out of distribution). `p` is from Welch's
     test over seeds, Holm-adjusted for the tests of the family; None for the first member, for one
-    seed, and for an encoding that has not converged, which is not ranked either.
+    seed, and for an encoding that has not converged, which is not ranked either. If the unchanged
+    encoding is not scored, nothing is compared, and labels are names.
     """
 
     row: Row
@@ -44,8 +45,8 @@ class Member(NamedTuple):
 
     @property
     def unchanged(self) -> bool:
-        """True for the first member of a family."""
-        return self.label == self.row.encoding
+        """Tell whether this is the encoding as it is, without options."""
+        return _family(self.row.encoding) == self.row.encoding
 
     @property
     def points(self) -> str:
@@ -78,6 +79,8 @@ def _family(name: str) -> str:
 
 def _members(name: str, group: Sequence[Row]) -> list[Member]:
     first, *changed = group
+    if first.encoding != name:
+        return [Member(row, row.encoding) for row in group]
     tests = [
         None if first.mark or row.mark else welch(row.values[_TESTED], first.values[_TESTED])
         for row in changed
@@ -144,7 +147,8 @@ def compose(families: Families, panels: Sequence[Panel]) -> Figure:
     gaps = [number / 2 for number, family in enumerate(families) for _ in family]
     heights = [row + gap for row, gap in enumerate(gaps)]
     handles = seed_signs([member.row for member in members])
-    handles.append(Line2D([], [], **_BASELINE, label="mean of the unchanged encoding"))
+    if any(member.unchanged for member in members):
+        handles.append(Line2D([], [], **_BASELINE, label="mean of the unchanged encoding"))
     note, height = _note(members, panels, labels), _ROW_HEIGHT * (heights[-1] + 1) + 0.5
     figure = page(5.5, height, note, handles, 2)
     inside, outside = figure.subplots(1, 2)
@@ -157,7 +161,7 @@ def compose(families: Families, panels: Sequence[Panel]) -> Figure:
         remaining = iter(heights)
         for family in families:
             ys, mean = [next(remaining) for _ in family], family[0].row.means[region]
-            if mean is not None and len(family) > 1:
+            if mean is not None and len(family) > 1 and family[0].unchanged:
                 ax.vlines(100 * mean.mean, ys[0] - 0.5, ys[-1] + 0.5, zorder=1, **_BASELINE)
         low, high = min(values, default=0.0), max(values, default=100.0)
         room = max(0.04 * (high - low), 0.02) if high > low else 0.5
@@ -168,11 +172,11 @@ def compose(families: Families, panels: Sequence[Panel]) -> Figure:
         ax.ticklabel_format(axis="x", useOffset=False)
         finish(ax, grid="x")
         ax.spines.left.set_visible(False)
-    names = [labels[each.label] if each.unchanged else each.label for each in members]
+    names = [labels.get(each.label, each.label) for each in members]
     inside.set_yticks(heights, names)
     differences: Any = outside.secondary_yaxis("right")
     differences.spines.right.set_visible(False)
-    points = ["" if member.unchanged else member.points for member in members]
+    points = [member.points if member.label != member.row.encoding else "" for member in members]
     differences.set_yticks([*heights, -0.5], [*points, "difference"])
     for axis in (inside, differences):
         axis.tick_params(axis="y", length=0, labelsize=LETTERS)

@@ -35,7 +35,7 @@ from tape_arith.arith.studies.attention_figures import (
     draw_places,
 )
 from tape_arith.arith.studies.inputs import Sample, StudiedRuns, watched
-from tape_arith.arith.studies.study import INSIDE, SPREAD, Study, markdown, mean_cell
+from tape_arith.arith.studies.study import INSIDE, SPREAD, Study, is_one_number, markdown, mean_cell
 from tape_arith.arith.tasks.families.two_operands import TwoOperands
 from tape_arith.arith.tasks.registry import load_task
 from tape_arith.arith.tasks.task import Problems, Task
@@ -85,7 +85,7 @@ def measure(
 def _has_equal_places(task: Task[Any]) -> bool:
     """Tell whether numbers stand in problems as `_equal_places` takes them: two operands and an
     answer of digits alone, the least significant first."""
-    if not isinstance(task, TwoOperands) or task.digit_order != "reversed":
+    if not isinstance(task, TwoOperands) or not is_one_number(task):
         return False
     lengths = np.array([[2, 3]])
     alone = task.answer_bound(lengths) == task.answer_digits(lengths)

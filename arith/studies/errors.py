@@ -33,11 +33,26 @@ from tape_arith.arith.figures.style import (
     series_styles,
     styled,
 )
-from tape_arith.arith.scoring.axes import REGION_WORDS, Bools, Ints, Region
+from tape_arith.arith.scoring.axes import (
+    REGION_WORDS,
+    Bools,
+    Ints,
+    Region,
+    number_longer,
+    scored_axes,
+)
+from tape_arith.arith.scoring.axes import Axes as Lengths  # matplotlib has Axes too
 from tape_arith.arith.scoring.score import ROWS_A_CHUNK, Outcome, probed_threshold, score
 from tape_arith.arith.scoring.statistics import wilson
 from tape_arith.arith.studies.inputs import StudiedRuns
-from tape_arith.arith.studies.study import INSIDE, OUTSIDE, Study, markdown
+from tape_arith.arith.studies.study import (
+    INSIDE,
+    OUTSIDE,
+    Study,
+    example_answer,
+    is_one_number,
+    markdown,
+)
 from tape_arith.arith.tasks.families.tokens import DIGIT_ZERO, EOS
 from tape_arith.arith.tasks.families.two_operands import TwoOperands
 from tape_arith.arith.tasks.registry import load_task
@@ -78,20 +93,21 @@ def measure(runs: StudiedRuns, count: int | None = None) -> Study:
 
     Raises UsageError for too many problems, Failure for a corrupt file.
     """
-    regions, trained = runs.regions(count), runs.record.config.bucket(0).most
+    regions, config = runs.regions(count), runs.record.config
+    axes = scored_axes(config.bucket(0), runs.bucket)
     total = sum(map(len, regions.values()))
 
     def measured(decoder: Decoder, hardware: Hardware) -> pd.DataFrame:
-        return errors(decoder, runs.bucket, total, trained, hardware)
+        return errors(decoder, runs.bucket, total, axes, hardware)
 
     return runs.measure("errors", regions, measured, AttentionChoice(compiled=False))
 
 
 def errors(
-    decoder: Decoder, bucket: Bucket, count: int, trained: tuple[int, ...], hardware: Hardware
+    decoder: Decoder, bucket: Bucket, count: int, axes: Lengths, hardware: Hardware
 ) -> pd.DataFrame:
     """Count the errors in the answers to the first `count` problems of `bucket`, scored as a grid
-    is. `trained` has the greatest trained length on each axis."""
+    is."""
     task, threshold = load_task(bucket.task), probed_threshold(decoder, bucket, count, hardware)
     parts = []
     for start in range(0, count, ROWS_A_CHUNK):
@@ -99,7 +115,7 @@ def errors(
         problems = bucket.problems(start, stop)
         outcome = score(decoder, problems, bucket.keys(start, stop), hardware, threshold)
         chains = task.carry_chains(bucket.drawn(start, stop))
-        parts.append(first_errors(problems, chains, outcome, trained, _has_decimals(task)))
+        parts.append(first_errors(problems, chains, outcome, axes, _has_decimals(task)))
     columns = ["region", "chain", "error", "place"]
     counts = pd.concat(parts).value_counts(columns, sort=False, dropna=False)
     return counts.rename("problems").reset_index()
@@ -109,14 +125,14 @@ def first_errors(
     problems: Problems,
     chains: Ints | None,
     outcome: Outcome,
-    trained: tuple[int, ...],
+    axes: Lengths,
     decimals: bool = True,
 ) -> pd.DataFrame:
     """Return one row per problem; `chains` int64[n] has the length of its longest carry chain.
 
     Digits one less or more are told apart if answers have `decimals`.
     """
-    longer = (problems.axis_lengths > np.array(trained)).any(axis=1)
+    longer = number_longer(axes, problems.axis_lengths) > 0
     starts = problems.starts + problems.prompt_lengths
     right = problems.tokens[starts + np.maximum(outcome.first_wrong, 0)].astype(np.int64)
     predicted, difference = outcome.predicted, (outcome.predicted - right) % 10
@@ -147,12 +163,8 @@ def _is_digit(tokens: Ints) -> Bools:
     return (tokens >= DIGIT_ZERO) & (tokens < DIGIT_ZERO + 10)
 
 
-def _example_answer(task: Task[Any]) -> str:
-    return task.text(task.example).partition("=")[2]
-
-
 def _has_digits(task: Task[Any]) -> bool:
-    return any(map(str.isdecimal, _example_answer(task)))
+    return any(map(str.isdecimal, example_answer(task)))
 
 
 def _has_decimals(task: Task[Any]) -> bool:
@@ -169,12 +181,6 @@ def _shown_kinds(study: Study) -> dict[str, str]:
     possible = {*_WRONG_LENGTH, *(("other_digit", "no_digit") if _has_digits(task) else ())}
     possible |= {*_OFF_BY_ONE} if _has_decimals(task) else set()
     return {kind: words for kind, words in KINDS.items() if kind in possible | seen}
-
-
-def _is_one_number(task: Task[Any]) -> bool:
-    """Tell whether token k of an answer is the digit of place k."""
-    digits = _example_answer(task).removesuffix("-")
-    return task.digit_order == "reversed" and digits.isdecimal()
 
 
 def _counts(study: Study, region: Region, by: str) -> tuple[pd.DataFrame, pd.DataFrame]:
@@ -212,7 +218,7 @@ def to_markdown(study: Study) -> str:
         if len(wrong):
             tables[title] = markdown(_shares(wrong, wrong * 0 + wrong.sum()), 0)
     texts, task = [f"{title}\n\n{text}\n" for title, text in tables.items()], _task(study)
-    zero = "the least significant digit" if _is_one_number(task) else "the first token"
+    zero = "the least significant digit" if is_one_number(task) else "the first token"
     legend = (
         "The first error is the token at which greedy decoding first leaves the right answer; "
         f"place 0 is {zero}. {_BY_CHANCE if _has_decimals(task) else ''}"
@@ -271,7 +277,7 @@ def figures(study: Study) -> dict[str, Figure]:
         Line2D([], [], label=name, **style, **_LINE) for name, style in styles.items()
     ]
     handles += [Patch(color=colours[kind], label=words) for kind, words in kinds.items()]
-    one_number = _is_one_number(task)
+    one_number = is_one_number(task)
     has_places = one_number and isinstance(task, TwoOperands)
     note = _figure_note(task, has_chains, one_number, has_places)
     lower = max(2.2, 0.3 * len(styles) + 0.8)

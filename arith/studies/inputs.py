@@ -177,9 +177,11 @@ def comparable_runs(paths: Sequence[Path], split: str = EVALUATION) -> StudiedRu
 
 
 def _settings(record: RunRecord) -> dict[str, Any]:
+    """Return what must be equal of runs that are studied together; `leading_bos` may differ."""
     settings = {"preset": record.preset, "task_version": record.task_version}
-    settings |= {"first_steps": record.first_steps, **record.config.as_dict()}
-    del settings["leading_bos"]
+    settings |= {**record.budget, **record.config.as_dict()}
+    for key in ("leading_bos", "config_sha256"):  # the hash covers leading_bos
+        del settings[key]
     return settings
 
 

@@ -119,7 +119,11 @@ def _deviations(
         # The bound on the length grows with the tokens: random positions may depend on it.
         length = seqs.final_length + leading
         shifted = replace(
-            seqs, tokens=torch.cat((bos, seqs.tokens), 1), final_length=length, offset=start
+            seqs,
+            tokens=torch.cat((bos, seqs.tokens), 1),
+            final_length=length,
+            bound=seqs.bound and seqs.bound + leading,  # 0: unknown
+            offset=start,
         )
         layers = zip(*watched(decoder, seqs), *watched(decoder, shifted), strict=True)
         for layer, (weights, products, all_weights, moved) in enumerate(layers):

@@ -12,6 +12,7 @@ from tape_arith.arith.figures.labels import display_names
 from tape_arith.arith.figures.tables import json_text, pipe_table
 from tape_arith.arith.scoring.axes import REGION_WORDS, Region
 from tape_arith.arith.scoring.statistics import student_t
+from tape_arith.arith.tasks.task import Task
 
 INSIDE: Region = "in_distribution"
 OUTSIDE: Region = "out_of_distribution"
@@ -113,3 +114,14 @@ def draw_runs(
         if len(runs.columns) > 1:
             ax.plot(abscissas, runs, color=style["color"], linewidth=0.5, alpha=0.5)
         ax.plot(abscissas, runs.mean(axis=1), zorder=3, **{**style, **look})
+
+
+def example_answer(task: Task[Any]) -> str:
+    """Return the answer to the example of a task, as a problem has it."""
+    return task.text(task.example).partition("=")[2]
+
+
+def is_one_number(task: Task[Any]) -> bool:
+    """Tell whether token k of an answer is the digit of place k."""
+    digits = example_answer(task).removesuffix("-")
+    return task.digit_order == "reversed" and digits.isdecimal()

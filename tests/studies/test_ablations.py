@@ -14,7 +14,7 @@ from tape_arith.arith.errors import UsageError
 from tape_arith.arith.scoring.grid import Grid
 from tape_arith.arith.studies import ablations
 from tape_arith.arith.studies.ablations import families
-from tests.helpers.figures import assert_nothing_is_cut_off
+from tests.helpers.figures import assert_nothing_is_cut_off, words
 from tests.helpers.made_grids import filled
 
 
@@ -56,6 +56,22 @@ def test_families_are_what_names_begin_with() -> None:
     expected = [2 * p[0], max(2 * p[0], p[1])]
     assert [member.p for member in members[1:]] == pytest.approx(expected)
     assert members[0].p is None
+
+
+def test_nothing_is_compared_without_the_unchanged_encoding() -> None:
+    panels = [panel("tape:width=4", [50, 60, 58]), panel("tape:width=12", [20, 30, 22])]
+    (members,) = families(panels)
+    assert [(each.label, each.unchanged, each.difference, each.p) for each in members] == [
+        ("tape:width=4", False, None, None),
+        ("tape:width=12", False, None, None),
+    ]
+    figure = ablations.compose([members], panels)
+    names = figure.axes[0].get_yticklabels()
+    assert [(name.get_text(), name.get_fontweight()) for name in names] == [
+        ("TAPE (width=4)", "normal"),
+        ("TAPE (width=12)", "normal"),
+    ]
+    assert "mean of the unchanged encoding" not in words(figure)
 
 
 def test_two_classes_of_one_file_are_two_families() -> None:

@@ -12,9 +12,19 @@ from matplotlib.colors import to_hex
 from matplotlib.patches import Rectangle
 
 from tape_arith.arith.studies import inputs
-from tape_arith.arith.studies.attention import figures, maps, patterns, to_markdown
+from tape_arith.arith.studies.attention import (
+    _has_equal_places,
+    figures,
+    maps,
+    patterns,
+    to_markdown,
+)
 from tape_arith.arith.studies.stability import deviations
 from tape_arith.arith.studies.study import INSIDE, OUTSIDE, Study
+from tape_arith.arith.tasks.addition import Addition
+from tape_arith.arith.tasks.families.numbers import Digits, Int64
+from tape_arith.arith.tasks.families.two_operands import TwoOperands
+from tape_arith.arith.tasks.families.writing import Field, Writer
 from tape_arith.arith.tasks.registry import load_task
 from tests.helpers.figures import assert_nothing_is_cut_off
 from tests.helpers.studied_runs import (
@@ -97,6 +107,26 @@ def test_a_layer_counts_once_a_loop() -> None:
     decoder = varied("tape", replace(CONFIG, num_layers=2, loops=2))
     for rows in (patterns(decoder, SAMPLE, "cpu"), deviations(decoder, SAMPLE, "cpu")):
         assert set(rows["layer"].dropna()) == {1, 2, 3, 4}
+
+
+def test_letters_have_no_place() -> None:
+    class Longer(TwoOperands):
+        version = 1
+        symbol = "-"
+        symbols = "YN"
+        example = "48-5"
+
+        def answer(self, a: Digits, b: Digits) -> Digits:
+            raise AssertionError("answers are letters")
+
+        def answer_fields(self, drawn: tuple[Digits, Digits], write: Writer) -> list[Field]:
+            longer = drawn[0].lengths > drawn[1].lengths
+            return [write.symbol("Y", longer), write.symbol("N", ~longer)]
+
+        def answer_digits(self, lengths: Int64) -> Int64:
+            return 0 * lengths[:, 0] + 1
+
+    assert _has_equal_places(Addition()) and not _has_equal_places(Longer())
 
 
 def test_maps_of_one_problem() -> None:

@@ -11,6 +11,7 @@ import pandas as pd
 import pytest
 
 from tape_arith.arith.runs.folder import RunFolder
+from tape_arith.arith.runs.record import InitFrom
 from tape_arith.arith.scoring.grid import Grid
 from tape_arith.arith.studies.inputs import comparable_runs
 from tape_arith.arith.studies.study import INSIDE, OUTSIDE
@@ -60,6 +61,14 @@ def test_stability_is_measured_on_the_evaluation_set(tmp_path: Path) -> None:
     assert table.columns.tolist() == rows.columns.tolist()
     np.testing.assert_allclose(table.value, rows.value, rtol=1e-9)
     assert result.err.endswith("s.png\n") and (tmp_path / "s.png").stat().st_size > 10_000
+
+
+def test_runs_that_began_from_others_are_studied_apart(tmp_path: Path) -> None:
+    folder = RunFolder(variant(tmp_path, "rope@from=rope"))
+    origin = InitFrom("rope", 0, "ab" * 32, 4, 128, "cd" * 32)
+    folder.write_record(replace(folder.record(), init_from=origin))
+    line = refused("study", "errors", run("rope"), folder.path)
+    assert "cannot be compared with" in line and "steps_before 4, not None" in line
 
 
 def test_attention(tmp_path: Path) -> None:

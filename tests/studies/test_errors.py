@@ -15,6 +15,7 @@ import torch
 
 from tape_arith.arith.data.bucket import CARRY, EVALUATION, Bucket
 from tape_arith.arith.runs.build import decoder_for
+from tape_arith.arith.scoring.axes import digit_pairs
 from tape_arith.arith.scoring.score import score
 from tape_arith.arith.studies import errors as module
 from tape_arith.arith.studies.errors import KINDS, errors, figures, first_errors, to_markdown
@@ -33,6 +34,7 @@ TRAINED, TESTED = 1, 3
 CONFIG = small(trained_digits=TRAINED, tested_digits=TESTED, hidden_size=32, mlp_size=32)
 COUNT = 90
 BUCKET = Bucket("addition", TESTED, 0, EVALUATION)
+AXES = digit_pairs(TRAINED, TESTED)
 
 
 @pytest.fixture(scope="module")
@@ -121,7 +123,7 @@ def test_answers_to_an_evaluation_set(
     problems = bucket.problems(0, COUNT)
     expected = count_by_loops(problems, decoded(decoder, bucket, problems))
     monkeypatch.setattr(module, "ROWS_A_CHUNK", 40)
-    assert as_counter(errors(decoder, bucket, COUNT, (TRAINED, TRAINED), cpu())) == expected
+    assert as_counter(errors(decoder, bucket, COUNT, AXES, cpu())) == expected
     _, chains, kinds, _ = map(set, zip(*expected, strict=True))
     assert len(kinds) >= 4 and len(chains) >= 2
 
@@ -148,7 +150,7 @@ def test_every_kind_of_error(decoder: Decoder) -> None:
     outcome = score(decoder, changed_problems, keys, cpu())
     chains = load_task("addition").carry_chains(BUCKET.drawn(0, COUNT))
     assert chains is not None
-    counted = first_errors(changed_problems, chains, outcome, (TRAINED, TRAINED))
+    counted = first_errors(changed_problems, chains, outcome, AXES)
     assert as_counter(counted) == count_by_loops(changed_problems, answers)
     assert set(counted.error) == {"exact", *KINDS}
 
@@ -157,7 +159,7 @@ def test_logits_that_overflow_say_no_digit() -> None:
     decoder = decoder_for(CONFIG, parse("rope"), 0).eval()
     with torch.no_grad():
         decoder.head.weight[DIGIT_ZERO + 5].fill_(float("nan"))  # which argmax takes for the most
-    rows = errors(decoder, BUCKET, 20, (TRAINED, TRAINED), cpu())
+    rows = errors(decoder, BUCKET, 20, AXES, cpu())
     assert set(rows.error) == {"no_digit"} and rows.problems.sum() == 20
 
 

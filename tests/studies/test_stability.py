@@ -137,6 +137,14 @@ def test_missing_numbers_have_their_reason() -> None:
         assert len(weights) == CONFIG.num_layers and weights.value.min() > 1e-2
 
 
+def test_random_positions_that_just_suffice_leave_none_for_more() -> None:
+    bucket = CONFIG.evaluation_bucket()
+    longest = Sample(bucket.problems(0, bucket.num_cells), bucket.keys(0, bucket.num_cells))
+    rows = deviations(varied(f"rand-rope:l_max={bucket.longest}"), longest, "cpu")
+    leading = rows[rows.change == "BOS"]
+    assert leading.value.isna().all() and leading.why.str.contains("l_max").all()
+
+
 def test_weights_that_are_nan_are_refused() -> None:
     decoder = varied("rope")
     with torch.no_grad():
