@@ -66,6 +66,7 @@ class Bucket:
         if not 1 <= self.max_digits <= MOST_DIGITS:
             raise UsageError(f"operands have 1 to {MOST_DIGITS} digits, not {self.max_digits}")
         _check_operands(task, self.max_operands)
+        _check_lengths(task, self.most)
         if self.num_cells > MOST_DIGITS**2:
             raise UsageError(
                 f"task {self.task} to {self.max_operands} operands of {self.max_digits} digits has "
@@ -182,6 +183,16 @@ class Bucket:
         drawn, lengths = self.drawn(start, stop), self.axis_lengths(start, stop)
         with task_errors(self.task):
             return task.problems(drawn, lengths, format_halves)
+
+
+def _check_lengths(task: Task[Any], most: tuple[int, ...]) -> None:
+    """Raise UsageError if the task has no problem of so few digits."""
+    for axis, length in zip(task.axes, most, strict=True):
+        if length < axis.shortest:
+            raise UsageError(
+                f"task {task.name} has {axis.shortest} or more {axis.name}, not {length}: set "
+                "trained_digits and tested_digits to as many"
+            )
 
 
 def _check_operands(task: Task[Any], max_operands: int) -> None:

@@ -22,7 +22,7 @@ from tape_arith.arith.figures import heatmap, style
 from tape_arith.arith.figures.board import Board
 from tape_arith.arith.figures.rows import Row, ranked, rows
 from tape_arith.arith.figures.tables import to_csv, to_markdown
-from tape_arith.arith.files import write_text
+from tape_arith.arith.files import slug, write_text
 from tape_arith.arith.lock import lock_folder
 from tape_arith.arith.runs.build import check_trainable
 from tape_arith.arith.runs.folder import find_grids
@@ -142,7 +142,7 @@ def write_tables(sweep: Sweep, out: Path) -> list[Path]:
             write("table" if split == EVALUATION else f"table@{split}", table, _FORMATS)
     for preset, panels in scored.get(EVALUATION, []) if _is_family(sweep) else []:
         ((config, alike),) = panels.items()
-        label = ",".join(filter(None, [*preset.values(), sweep.label(config)]))
+        label = ",".join(filter(None, [*map(slug, preset.values()), sweep.label(config)]))
         stem = f"ablations@{label}" if label else "ablations"
         members = ablations.families(alike)
         write(stem, members, ablations.FORMATS)

@@ -31,7 +31,8 @@ class ModularSum(OneString):
             raise UsageError(f"modulus={modulus}: give 2 to 10,000")
         super().__init__(Format(spaces=spaces))
         self.modulus = modulus
-        self.chance = 1 / modulus
+        # Digits spread over ten remainders at once. Over more, a guess falls with length.
+        self.chance = 1 / modulus if modulus <= 10 else 0.0
 
     @property
     def digit_order(self) -> Order | None:

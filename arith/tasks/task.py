@@ -12,7 +12,7 @@ import numpy as np
 from tape_arith.arith.errors import UsageError
 from tape_arith.arith.tasks.families.numbers import Int64, UInt8, UInt32
 from tape_arith.arith.tasks.families.random_words import below
-from tape_arith.arith.tasks.families.tokens import BLANK, EOS, PAD, Vocabulary
+from tape_arith.arith.tasks.families.tokens import BLANK, EOS, MARKERS, PAD, Vocabulary
 from tape_arith.arith.tasks.families.writing import Field, Format, Order, Writer
 
 Drawn = TypeVar("Drawn")
@@ -145,7 +145,10 @@ class Task(ABC, Generic[Drawn]):
 
     @abstractmethod
     def places(self, lengths: Int64) -> Int64:
-        """Return the most digits of a number in such a problem, which index hints must reach."""
+        """Return the most digits of a number in such a problem, its answer included.
+
+        Index hints must reach them, and an encoding's table of places too.
+        """
 
     @abstractmethod
     def read(self, written: str) -> tuple[Drawn, Int64]:
@@ -170,7 +173,7 @@ class Task(ABC, Generic[Drawn]):
 
     @property
     def _no_hard_problems(self) -> UsageError:
-        return UsageError(f"task {self.name} has no split 'carry': leave --split out")
+        return UsageError(f"task {self.name} has no split 'carry', only 'evaluation'")
 
     def carry_chains(self, drawn: Drawn) -> Int64 | None:
         """Return the length of the longest carry chain of each problem; None without carries."""
@@ -184,9 +187,10 @@ class Task(ABC, Generic[Drawn]):
         lengths = np.array([most])
         places = int(self.places(lengths)[0])
         if self.format.hints and places > self.format.markers:
+            more = f"markers={places} or more, or " * (places <= len(MARKERS))
             raise UsageError(
                 f"task {self.name} has numbers of up to {places} digits, and {self.format.markers} "
-                f"markers do not reach them: give markers={places} or more, or fewer digits"
+                f"markers do not reach them: give {more}fewer digits"
             )
         prompt = int(self.prompt_bound(lengths)[0])
         return prompt, prompt + int(self.answer_bound(lengths)[0]) + 1

@@ -2,11 +2,12 @@
 
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from tape_arith.arith.data import task_contract
 from tape_arith.arith.data.bucket import Bucket
-from tape_arith.arith.errors import Failure
+from tape_arith.arith.errors import Failure, UsageError
 from tape_arith.arith.tasks.registry import load_task, task_hash, tasks
 from tape_arith.models.promises import as_text
 from tests.helpers.tiny_runs import call, done, refused, settings
@@ -167,6 +168,20 @@ def test_an_answer_may_be_of_other_symbols(here: Path) -> None:
     ]
     Path("mine.py").write_text(MINE.replace("def answer(", "def other("))
     assert "has no answer: define `answer` or `answer_fields`" in refused("check", "mine.py:Mine")
+
+
+def test_lengths_and_symbols_that_a_task_of_one_s_own_may_have(here: Path) -> None:
+    twice = MINE.replace("return lengths[:, 0]", "return 2 * lengths[:, 0]")
+    Path("mine.py").write_text(twice)
+    reach = load_task("mine.py:Mine").places(np.array([[3], [5]]))
+    assert reach.tolist() == [6, 10]  # hints and places reach the end of an answer
+    write("\n    axes = (OneString.axes[0]._replace(shortest=3),)\n")
+    task_hash("mine.py:Mine")
+    with pytest.raises(UsageError, match="has 3 or more digits, not 2"):
+        Bucket("mine.py:Mine", 2, 0, "train")
+    assert Bucket("mine.py:Mine", 3, 0, "train").num_cells == 1
+    write('\n    symbols = "→"\n')
+    assert "'→' in `symbols` is not in Latin-1" in refused("check", "mine.py:Mine")
 
 
 @pytest.mark.parametrize(

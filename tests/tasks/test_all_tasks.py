@@ -336,6 +336,8 @@ def test_300_digits(name: str) -> None:
 def test_numbers_as_long_as_the_markers_reach() -> None:
     for name, digits in [("addition", 63), ("subtraction", 64), ("copy", 64), ("sum", 63)]:
         checked(bucket(f"{name}:hints=true", digits).problems(0, 100), f"{name}:hints=true")
+    with pytest.raises(UsageError, match="markers do not reach them: give fewer digits"):
+        bucket("addition:hints=true", 150)
 
 
 # The stream

@@ -4,6 +4,8 @@ import re
 from abc import abstractmethod
 from typing import ClassVar
 
+import numpy as np
+
 from tape_arith.arith.errors import UsageError
 from tape_arith.arith.tasks.families.numbers import (
     Digits,
@@ -52,7 +54,7 @@ class OneString(Task[Digits]):
         return [write.string(self.answer(drawn))]
 
     def places(self, lengths: Int64) -> Int64:
-        return lengths[:, 0]
+        return np.maximum(lengths[:, 0], self.answer_digits(lengths))
 
     def prompt_bound(self, lengths: Int64) -> Int64:
         bound: Int64 = lengths[:, 0] * self.format.tokens_per_digit + 1 + self.format.spaces

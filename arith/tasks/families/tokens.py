@@ -33,6 +33,13 @@ class Vocabulary:
 
     own: str = ""
 
+    def __post_init__(self) -> None:
+        if wrong := [symbol for symbol in self.own if ord(symbol) > 0xFF]:
+            raise ValueError(
+                f"{wrong[0]!r} in `symbols` is not in Latin-1, and a text file has a byte a token: "
+                "take another symbol"
+            )
+
     @cached_property
     def names(self) -> tuple[str, ...]:
         """The text of each token, in the order of ids."""
