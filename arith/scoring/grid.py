@@ -211,7 +211,7 @@ class Grid:
     def converged(self) -> bool | None:
         """True if the trained lengths were learned; None while no block is counted.
 
-        On another split than EVALUATION, `usual` decides; None if that is not known.
+        On another split than EVALUATION, `standard` decides; None if that is not known.
         """
         grid = self if self.split == EVALUATION else self.standard
         value = None if grid is None else grid.mean("in_distribution")

@@ -188,10 +188,10 @@ def cell_intervals(grids: Sequence[Grid]) -> tuple[Floats, Floats]:
     """
     if len(grids) == 1:
         return wilson(grids[0].exact, grids[0].total)
-    intervals = map(student_t, zip(*(grid.accuracy for grid in grids), strict=True))
+    intervals = map(student_t, zip(*(grid.accuracy.ravel() for grid in grids), strict=True))
     # None would be the interval of fewer than two seeds.
     ends = [(each.low, each.high) for each in intervals if each is not None]
-    low, high = np.array(ends).T
+    low, high = np.array(ends).T.reshape(2, *grids[0].total.shape)
     return low, high
 
 

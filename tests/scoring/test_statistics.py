@@ -13,6 +13,7 @@ from scipy import stats
 from tape_arith.arith.scoring.grid import Floats
 from tape_arith.arith.scoring.statistics import (
     by_length,
+    cell_intervals,
     false_discovery,
     holm,
     one_run,
@@ -217,6 +218,15 @@ class TestHolm:
             assert raw <= value <= min(1.0, len(p) * raw)  # between p and Bonferroni
         order = sorted(range(len(p)), key=p.__getitem__)
         assert all(adjusted[a] <= adjusted[b] for a, b in pairwise(order))
+
+
+def test_intervals_of_cells_have_the_grid_s_shape() -> None:
+    counts = np.random.default_rng(0).integers(0, 101, (3, 4, 4))
+    grids = [filled(exact, seed=seed) for seed, exact in enumerate(counts)]
+    low, high = cell_intervals(grids)
+    assert low.shape == high.shape == (4, 4)
+    expected = student_t([grid.accuracy[1, 2] for grid in grids])
+    assert expected is not None and (low[1, 2], high[1, 2]) == (expected.low, expected.high)
 
 
 def test_two_proportion() -> None:
