@@ -80,6 +80,10 @@ def test_encodings_that_are_refused(here: Path, pe: str) -> None:
         (("train", "runs/x"), "runs/x holds no run"),
         (("train", "rope"), "write --pe rope to train an encoding"),
         (("run", "--pe", "rope", "--seeds", "a,b"), "as in 0,1,2, not 'a,b'"),
+        (
+            ("run", "--pe", "rope", "--seeds", "1" * 5_000),
+            "takes numbers up to 9223372036854775807",
+        ),
         (("score", "runs/x", "--backend", "flash"), "did you mean 'flash-attn'?"),
         (("score", "runs/x", "--max-digits", "0"), "--max-digits"),
         (("score", "runs/\udcff"), "runs/\\xff is not UTF-8"),

@@ -66,10 +66,9 @@ def _find(
     pattern = f"{slug(preset) if preset else '*'}/{slug(str(name.encoding))}/seed-{seed or 0}"
     folders = [RunFolder(file.parent) for file in sorted(root.glob(f"{pattern}/run.json"))]
     if not folders:
-        seeded = f" --seed {seed}" if seed else ""
         raise UsageError(
             f"no run of {name.encoding}, seed {seed or 0}, in {root}: "
-            f"`{train_command(name, preset, root)}{seeded}` trains one"
+            f"`{train_command(name, preset, root, seed or 0)}` trains one"
         )
     if len(folders) > 1:
         paths = ", ".join(str(folder.path) for folder in folders)

@@ -1,6 +1,7 @@
 """`tape-arith status`: show how far runs and sweeps are."""
 
 import json
+import shlex
 import time
 from pathlib import Path
 from typing import Annotated
@@ -41,7 +42,7 @@ def command(
     named = sweep_folder(target, runs)
     place = named if sweep_copy(named).exists() else Path(target)
     if target in sweep_names() and place != named and not place.exists():
-        runs_option = "" if runs == Path("runs") else f" --runs {runs}"
+        runs_option = "" if runs == Path("runs") else f" --runs {shlex.quote(str(runs))}"
         raise UsageError(
             f"the sweep {target} was not run in {runs}: `tape-arith sweep {target}{runs_option}`"
         )

@@ -1,8 +1,10 @@
 """`tape-arith sweep`: train and score many runs from one file."""
 
 import json
+import shlex
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -14,6 +16,10 @@ from tape_arith.arith.commands.job_options import (
     use_threads,
 )
 from tape_arith.models.names import AUTO
+
+if TYPE_CHECKING:
+    from tape_arith.arith.runs.run import Run
+    from tape_arith.arith.sweeps.sweep import Sweep
 
 EXAMPLE = "tape-arith sweep paper-20 --time-limit 25m"
 
@@ -54,14 +60,11 @@ def command(
     folder = sweep_folder(content.name, runs)
     remote = remote_engine(engine, slots, folder)
     use_threads(threads)
-    from rich.console import Console
-
-    from tape_arith.arith.figures.terminal import print_board, print_markdown
     from tape_arith.arith.sweeps import status
     from tape_arith.arith.sweeps.engines.local import local_engine
     from tape_arith.arith.sweeps.estimate import forecast, forecast_text, forecast_total
     from tape_arith.arith.sweeps.jobs import plan
-    from tape_arith.arith.sweeps.run_sweep import check_runs, leaderboard, run_sweep, write_tables
+    from tape_arith.arith.sweeps.run_sweep import check_runs, run_sweep, write_tables
     from tape_arith.arith.sweeps.slots import Slots, choose_slots
     from tape_arith.arith.terminal import say
 
@@ -78,21 +81,35 @@ def command(
         say(f"{content.name}: {forecast_total(costs)}")
         job_engine = remote or local_engine(shares, folder, stopper)
         outcome = run_sweep(content, runs, jobs, job_engine, stopper)
-        tables = write_tables(content, runs)
-    if as_json:
-        rows = status.content(status.status(folder)) | {"tables": list(map(str, tables))}
-        print(json.dumps(rows, indent=1))
-    else:
-        root, console = planned[0].root, Console(stderr=True, highlight=False)
-        if board := leaderboard(content, runs):
-            command = f"tape-arith leaderboard --runs {root} --preset {planned[0].preset} --wide"
-            print_board(board, advice=f"`{command}` shows all.", console=console)
-        elif tables:
-            print_markdown(tables[0].read_text("utf-8"), console)
-        print("\n".join(map(str, tables)) or "nothing is scored yet: the same command goes on")
-        if root != runs:
-            if content.varied:
-                say(f"its runs are in {root.parent}, by settings: --runs {root} shows the first")
+        try:
+            tables = write_tables(content, runs)
+            if as_json:
+                rows = status.content(status.status(folder)) | {"tables": list(map(str, tables))}
+                print(json.dumps(rows, indent=1))
             else:
-                say(f"its runs are in {root}: --runs {root} shows them")
-    conclude(outcome, stopper)
+                _show(content, runs, planned[0], tables)
+        finally:  # failed jobs are named, whatever keeps the tables from being written
+            conclude(outcome, stopper)
+
+
+def _show(content: "Sweep", runs: Path, first: "Run", tables: Sequence[Path]) -> None:
+    """Print the leaderboard or the first table of a sweep, and where its tables and runs are."""
+    from rich.console import Console
+
+    from tape_arith.arith.figures.terminal import print_board, print_markdown
+    from tape_arith.arith.sweeps.run_sweep import leaderboard
+    from tape_arith.arith.terminal import say
+
+    root, console = first.root, Console(stderr=True, highlight=False)
+    if board := leaderboard(content, runs):
+        folder = shlex.quote(str(root))
+        command = f"tape-arith leaderboard --runs {folder} --preset {first.preset} --wide"
+        print_board(board, advice=f"`{command}` shows all.", console=console)
+    elif tables:
+        print_markdown(tables[0].read_text("utf-8"), console)
+    print("\n".join(map(str, tables)) or "nothing is scored yet: the same command goes on")
+    if root != runs:
+        if content.varied:
+            say(f"its runs are in {root.parent}, by settings: --runs {root} shows the first")
+        else:
+            say(f"its runs are in {root}: --runs {root} shows them")

@@ -16,15 +16,16 @@ from tape_arith.models.names import Name, NamePart
 _ANEW = "train it anew, into another folder with --runs, or with --fresh, which drops its grids too"
 
 
-def train_command(name: Name, preset: str | None, root: Path) -> str:
+def train_command(name: Name, preset: str | None, root: Path, seed: int = 0) -> str:
     """Return the command that trains `name` below `root`, where comparisons look for it."""
     origin = name.encoding.origin
     words = ["train", "--pe", str(name) if origin is None else name.encoding.own]
     if origin is not None:
-        source = run_folder(root, preset or "PRESET", origin.encoding, 0).path
+        source = run_folder(root, preset or "PRESET", origin.encoding, seed).path
         words += init_from_options(name, source)
     elif preset is not None:
         words += ["--preset", preset]
+    words += ["--seed", str(seed)] if seed else []
     return _quoted(words if root == Path("runs") else [*words, "--runs", str(root)])
 
 
@@ -35,9 +36,9 @@ def init_from_options(name: Name, source: Path) -> list[str]:
     return ["--init-from", str(source), *only]
 
 
-def resume_command(folder: RunFolder) -> str:
+def resume_command(folder: RunFolder, *options: str) -> str:
     """Return the command that continues the training of a run."""
-    return _quoted(["train", str(folder.path)])
+    return _quoted(["train", str(folder.path), *options])
 
 
 def score_command(root: Path, preset: str, name: Name, evaluation_set: EvaluationSet) -> str:

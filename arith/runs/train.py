@@ -10,7 +10,7 @@ from tape_arith.arith.errors import Failure, UsageError
 from tape_arith.arith.lock import check_lock, lock_folder
 from tape_arith.arith.machine import own_version
 from tape_arith.arith.runs.build import build_trainer, check_trainable, user_errors
-from tape_arith.arith.runs.command_lines import why_no_weights
+from tape_arith.arith.runs.command_lines import resume_command, why_no_weights
 from tape_arith.arith.runs.compiling import choose_compiling
 from tape_arith.arith.runs.environment import environment, record_environment
 from tape_arith.arith.runs.folder import RunFolder
@@ -102,7 +102,7 @@ def _check_same_run(folder: RunFolder, requested: RunRecord, source: RunFolder |
     elif requested.config == replace(recorded.config, steps=steps) and (
         steps > recorded.config.steps
     ):
-        remedy = f"`tape-arith train {folder.path} --steps {steps}` extends it, or {remedy}"
+        remedy = f"`{resume_command(folder, '--steps', str(steps))}` extends it, or {remedy}"
     elif source is not None and recorded.init_from != requested.init_from:
         differences = differences or f"it began from other weights than those of {source.path}"
     if differences:
@@ -127,7 +127,7 @@ def extend_run(folder: RunFolder, steps: int, *, data: Path | None = None) -> No
                 raise UsageError(why_no_weights(folder))
         if steps < record.config.steps:
             raise UsageError(f"{folder.path} was trained for {record.config.steps} steps already")
-        extended = replace(record, config=replace(record.config, steps=steps))
+        extended = replace(record, config=record.config.with_settings({"steps": steps}))
         saved_step = record.schedule.cooldown_start
         if extended.schedule.cooldown_start < saved_step:
             raise UsageError(
@@ -187,7 +187,9 @@ def continue_run(
             raise UsageError(why_no_weights(folder))
         if record.init_from is not None and not folder.checkpoints():
             raise Failure(
-                f"{folder.latest} is missing: it holds the weights that the run begins from"
+                f"{folder.latest} is missing: it holds the weights that the run begins from; put "
+                f"it back, or begin anew with --init-from RUN --fresh, RUN one of "
+                f"{record.init_from.encoding}"
             )
         if options.data is None:
             data = usual_dataset(record.config, record.seed, record.data)
@@ -258,7 +260,7 @@ def _explained(checkpoints: TrainingCheckpoints) -> Iterator[None]:
         resumable = _last_good(checkpoints)
         remedy = "train anew with a lower learning_rate"
         if error.may_skip and checkpoints.record.on_nonfinite == "stop":
-            command = f"tape-arith train {checkpoints.folder.path} --on-nonfinite skip"
+            command = resume_command(checkpoints.folder, "--on-nonfinite", "skip")
             remedy += f", or leave such steps out: {command}"
         raise Failure(f"{error}; {resumable}: {remedy}") from error
     except Exception as error:

@@ -100,6 +100,7 @@ def test_the_command(comparison: Path) -> None:
         ("rope", "012+3"): "without leading zeros",
         ("nope", "1+2"): "`tape-arith train --pe nope` trains one",
         ("rope", "1+2", "--preset", "paper-40"): "--preset paper-40` trains one",
+        ("tape@from=rope", "1+2", "--seed", "1"): "--init-from runs/PRESET/rope/seed-1 --seed 1`",
         ("runs/mini", "1+2"): "runs/mini holds no run",
         ("ropee", "1+2"): "did you mean 'rope'?",
         ("runs/mini/rope/seed-0", "1+2", "--seed", "1"): "go with an encoding's name",

@@ -15,6 +15,7 @@ from tape_arith.arith.documents import write_document
 from tape_arith.arith.errors import Failure
 from tape_arith.arith.runs import build, compiling
 from tape_arith.arith.runs.compiling import CompilingTimes
+from tape_arith.arith.runs.cost import timed_config, training_flops
 from tape_arith.arith.runs.folder import RunFolder
 from tape_arith.arith.runs.preset import load_preset
 from tape_arith.arith.runs.record import Environment, RunRecord
@@ -189,6 +190,30 @@ def test_times_are_remembered_for_the_same_machine_size_and_encoding(
     monkeypatch.setenv("XDG_CACHE_HOME", "/proc/nowhere")
     assert times().plain_step == 0.4  # and the training goes on
     assert "note: not remembered: cannot write /proc/nowhere" in capsys.readouterr().err
+    monkeypatch.delenv("XDG_CACHE_HOME")
+    monkeypatch.setattr("os.path.expanduser", lambda path: path)  # a user without a home
+    monkeypatch.setattr("tempfile.tempdir", "temporary")
+    monkeypatch.setattr("filelock.BaseFileLock.acquire", Mock(side_effect=OSError("no locks")))
+    assert times() == times()
+    assert list(Path("temporary/tape-arith/compiling").glob("*.json"))
+
+
+def test_too_little_memory_to_measure_ends_no_training(
+    here: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", "cache")
+    monkeypatch.setattr(compiling, "MEASURED_FROM", 0)
+    monkeypatch.setattr(compiling, "why_not_compilable", lambda: None)
+    monkeypatch.setattr(compiling, "_measure", Mock(side_effect=MemoryError))
+    assert "note: not compiled: too little memory to measure" in done(*TRAIN).err
+    assert not RunFolder(Path("runs/mini/rope/seed-0")).environment().compiled
+
+
+def test_a_large_step_is_cut_to_be_timed() -> None:
+    paper = load_preset("paper-20")
+    cut, share = timed_config(paper, training_flops(paper) / paper.steps)
+    assert cut == replace(paper, batch_size=round(share * paper.batch_size))
+    assert training_flops(cut) / cut.steps < 1.2e11
 
 
 @pytest.mark.parametrize(

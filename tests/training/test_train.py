@@ -132,6 +132,8 @@ def test_a_finished_run_is_left_alone_and_never_shortened(
     for steps in (29, 0, -1):
         with pytest.raises(UsageError, match="was trained for 30 steps already"):
             extend_run(finished, steps)
+    with pytest.raises(UsageError, match="'steps' must be at most"):
+        extend_run(finished, 10**13)
     assert contents(tmp_path) == before
 
 
