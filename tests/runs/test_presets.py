@@ -55,7 +55,7 @@ def test_the_presets() -> None:
     assert (mini.trained_digits, mini.tested_digits, mini.batch_size) == (8, 16, 256)
     assert mini.learning_rate in (1e-3, 2e-3, 3e-3)
     longer = load_preset("mini-long")
-    assert longer == replace(mini, steps=2_000, cooldown=0.4)
+    assert longer == replace(mini, steps=4_000, cooldown=0.6)
 
 
 @pytest.fixture
