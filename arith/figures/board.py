@@ -177,9 +177,9 @@ class Board:
             f"{tests}: Welch's t test of the means out of distribution, over seeds, "
             f"two-sided; p after Holm over the {self.num_tests} tests made here, "
             f"\N{UPWARDS ARROW} better and \N{DOWNWARDS ARROW} worse at {LEVEL * 100:g} %. A dash: "
-            "no test, for the row is the reference itself or the reference is not scored, one of "
-            "the two has one seed or is not ranked, both are the same training runs, or neither "
-            "varies between seeds."
+            "no test. The row is the reference, the reference is not scored, one of the two has "
+            "one seed or is not ranked, both are the same training runs, or neither varies between "
+            "seeds."
             if self.num_tests
             else f"{tests}: no test was possible; --csv says why, encoding by encoding.",
         ]
