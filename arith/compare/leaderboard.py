@@ -38,8 +38,7 @@ SECTIONS: Mapping[str, str] = {
     _AGNOSTIC: "",
     _STRUCTURED: "these know where digits stand, a prior that the others do not have",
     _UNKNOWN: "not known here any more, so nobody can say what they know of the task",
-    _NOT_RANKED: "not converged (a seed below 99 % in distribution, or not known), or nothing "
-    "scored out of distribution",
+    _NOT_RANKED: "a seed below 99 % in distribution, or a mean that is not known",
 }
 """The sections in their order, and why each stands apart."""
 
