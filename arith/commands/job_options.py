@@ -59,9 +59,8 @@ def whole_numbers(option: str, text: str) -> list[int]:
     parts = [part.strip() for part in text.split(",")]
     if not all(part.isdecimal() for part in parts):
         raise UsageError(f"{option} takes whole numbers with commas, as in 0,1,2, not '{text}'")
-    numbers = [
-        int(part) for part in parts if len(part) < 100
-    ]  # Python reads no thousands of digits
+    # Python refuses to read a number of thousands of digits.
+    numbers = [int(part) for part in parts if len(part) < 100]
     if len(numbers) < len(parts) or max(numbers) > MOST_INTEGER:
         raise UsageError(f"{option} takes numbers up to {MOST_INTEGER}, not {text[:100]}")
     return list(dict.fromkeys(numbers))
