@@ -105,8 +105,10 @@ class PI(Rescaling):
     """Interpolate positions: every frequency divided by the per-problem scale.
 
     theta'_f = theta_f / s, so that neighbouring digits are only 1/s positions apart. The paper's
-    fine-tuning is left out. `scale=problem`: s = max(1, final_length / L0) for each row;
-    `scale=static`: s = max(1, L1 / L0) for all rows, short ones too.
+    fine-tuning is left out.
+
+    scale  s: "problem" takes max(1, final_length / L0) of each row, "static" max(1, L1 / L0) for
+           all rows, short ones too
     """
 
     name = "pi"
@@ -125,8 +127,10 @@ class NTK(Rescaling):
 
     base' = base s^(d/(d - 2)), d = 2R rotated dimensions: theta'_f = theta_f s^(-f/(R - 1)), so
     that the highest frequency is kept and the lowest is divided by s (NTK-aware interpolation in
-    YaRN's paper; first posted by bloc97). `scale=problem`: s = max(1, final_length / L0) for each
-    row; `scale=static`: s = max(1, L1 / L0) for all rows, short ones too.
+    YaRN's paper; first posted by bloc97).
+
+    scale  s: "problem" takes max(1, final_length / L0) of each row, "static" max(1, L1 / L0) for
+           all rows, short ones too
     """
 
     name = "ntk"
@@ -154,8 +158,10 @@ class NTKDynamic(NTK):
 
     base' = base (a L/L0 - (a - 1))^(d/(d - 2)), a = `factor`, d rotated dimensions, L =
     final_length of the row, at least L0 (transformers' rope_type "dynamic", jquesnelle/yarn). a = 1
-    gives ntk. In that code L grows token by token; here it is fixed before decoding. `factor` is by
-    default max(1, L1 / L0), since users of that code set it to the extension they aim at.
+    gives ntk. In that code L grows token by token; here it is fixed before decoding.
+
+    factor  a, 1 or more; by default max(1, L1 / L0), since users of that code set it to the
+            extension they aim at
     """
 
     name = "ntk-dynamic"
@@ -178,12 +184,14 @@ class NTKDynamic(NTK):
 class YaRN(Rescaling):
     """Interpolate slow frequencies and keep fast ones, by per-problem scale.
 
-    theta'_f = theta_f [(1 - g_f)/s + g_f]; cos and sin are multiplied by 0.1 ln s + 1. `ramp=code`:
-    g falls linearly in the *index* f, as in the authors' code, which keeps the fastest frequency at
-    this suite's lengths. `ramp=paper`: g is linear in the number of rotations r = L0 theta / 2 pi,
-    (r - 1)/31 clamped to [0, 1] (Eq. 18 and 19), which slows even theta = 1 by a fifth at L0 = 124.
-    `scale=problem`: s = max(1, final_length / L0) for each row; `scale=static`: s = max(1, L1 / L0)
-    for all rows, short ones too.
+    theta'_f = theta_f [(1 - g_f)/s + g_f]; cos and sin are multiplied by 0.1 ln s + 1.
+
+    ramp   g: "code" falls linearly in the *index* f, as in the authors' code, which keeps the
+           fastest frequency at this suite's lengths; "paper" is linear in the number of rotations
+           r = L0 theta / 2 pi, (r - 1)/31 clamped to [0, 1] (Eq. 18 and 19), which slows even
+           theta = 1 by a fifth at L0 = 124
+    scale  s: "problem" takes max(1, final_length / L0) of each row, "static" max(1, L1 / L0) for
+           all rows, short ones too
     """
 
     name = "yarn"
@@ -267,8 +275,10 @@ class Even(Numbering):
 class Redraw(Numbering):
     """Number tokens by another draw of the random subset: what one draw's luck is worth.
 
-    Draws are independent; draw 0 is the encoding's own. A grid holds one draw, since averages of
-    several are not binomial counts: to average over draws, average their grids.
+    A grid holds one draw, since averages of several are not binomial counts: to average over draws,
+    average their grids.
+
+    draw  which of the independent draws, from 1; 0 is the encoding's own
     """
 
     name = "redraw"

@@ -3,6 +3,7 @@
 from dataclasses import asdict
 from functools import partial
 from pathlib import Path
+from textwrap import wrap
 from typing import Any
 
 from tape_arith.arith.compare.panels import or_default
@@ -104,9 +105,11 @@ def part_text(facts: dict[str, Any]) -> str:
     lines += ["", f"OPTIONS ({facts['name']}:option=value)"] if facts["options"] else []
     for name, option in facts["options"].items():
         kind = ", ".join(option["choices"]) or option["type"].removesuffix(" | None")
-        default = _default(option, "from the preset, see above")
-        meaning = f"; {option['meaning']}" if option["meaning"] else ""
-        lines.append(f"  {name:<12} {kind}; default: {default}{meaning}")
+        # Of a default that the preset sets the meaning tells more than "from the preset".
+        stated = option["default"] is not None or not option["meaning"]
+        default = f"default: {_default(option, 'from the preset')}" if stated else ""
+        text = "; ".join(filter(None, [kind, default, option["meaning"]]))
+        lines += wrap(f"  {name:<12} {text}", width=100, subsequent_indent=" " * 15)
     return escape_control("\n".join(lines))
 
 

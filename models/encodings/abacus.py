@@ -10,9 +10,11 @@ class Abacus(PlaceTable):
     x_t <- x_t + table[p_t], p_t = 1 + u + k for the digit of place value 10^u, in operands and
     answer alike, and 0 for every other token (mcleish7/arithmetic, abacus.py). `table`
     [`k` + L1 + 1, D] starts from N(0, 0.02), without weight decay. In training each sequence draws
-    k, uniform in 0 .. `k` (the code draws one per batch); at test time k = 0. `k` (100 there)
-    defaults to 1.25 x (n - 1), n the digits of the longest tested number. Rows beyond `k` + the
+    k, uniform in 0 .. `k` (the code draws one per batch); at test time k = 0. Rows beyond `k` + the
     longest trained number are never trained. Attention is NoPE's; `abacus+fire` takes FIRE's.
+
+    k  largest shift in training (theirs: 100); by default 1.25 x (n - 1), n the digits of the
+       longest tested number
 
     Defined for unbroken runs of digits, the least significant first, as in the authors' addition,
     multiplication, sorting and bitwise OR. As in their code any run counts: a string of digits from

@@ -14,11 +14,12 @@ class BiPE(LearnedTable, Rotary):
     A sign or the end of the sequence closes a segment and belongs to it. x_t <- x_t +
     table[min(p_t, rows - 1)], p_t the token's place in its segment, from 0; queries and keys turn
     by theta_f x the segment's number, from 0 (BiPE-RoPE). `table` [rows, D] starts from N(0, 0.02),
-    without weight decay; `rows` defaults to L0, the authors' train_scale. Segments and clamping
-    follow the authors' code, where a segment is a sentence.
+    without weight decay. Segments and clamping follow the authors' code, where a segment is a
+    sentence. Rows beyond the longest trained segment are untrained.
 
-    Rows beyond the longest trained segment are untrained. `k`, not in the paper, adds `k` rows and
-    Abacus's random shift: training uses p_t + u, one u per sequence, uniform in 0 .. `k`.
+    rows  places told apart; by default L0, the authors' train_scale
+    k     Abacus's random shift, which the paper lacks: `k` more rows, and training uses p_t + u,
+          one u per sequence, uniform in 0 .. `k`
     """
 
     kind = "task-structured"

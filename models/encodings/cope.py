@@ -41,8 +41,10 @@ class CoPE(FromScores):
     g(t, i) = sigmoid(s(t, i)), s the scaled score; p(t, i) = min(g(t, i) + .. + g(t, t), P - 1);
     the logit is s(t, i) + q_t e[p(t, i)], e interpolated between the rows at floor(p) and ceil(p)
     (Eq. 3 to 5 of the paper; its appendix leaves q_t unscaled and gates by the scaled score). The
-    heads of a layer share e [P, K], zero at first: the model starts as NoPE. `positions` is P. A
-    GPU sums the gradient of e in no fixed order.
+    heads of a layer share e [P, K], zero at first: the model starts as NoPE. A GPU sums the
+    gradient of e in no fixed order.
+
+    positions  P, the rows of e
     """
 
     kind = "content"

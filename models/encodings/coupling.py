@@ -12,9 +12,7 @@ class Coupling(PlaceTable):
     """A learned vector for each group of coupled tokens: equal places, and the signs.
 
     x_t <- x_t + table[p_t]. `table` [`s` + L1 + 1, D] starts from N(0, 0.02), without weight decay.
-    In training each sequence draws s, uniform in 1 .. `s`; at test time s = 1. `s` defaults to
-    1.25 x (n - 1), n the digits of the longest tested number, as Abacus's k.
-
+    In training each sequence draws s, uniform in 1 .. `s`; at test time s = 1.
     Tokens are coupled as in the authors' code (HanseulJo/position-coupling). Addition of two or
     more numbers, multiplication, copying: p_t = s + 1 + r for the digit of place r (0: least
     significant, or the first of a string) of operands and answer, s for the signs and '='.
@@ -26,6 +24,9 @@ class Coupling(PlaceTable):
     Unlike in the paper, operands are not padded with zeros to one length, they are written from
     their least significant digit on, and s is drawn from one range for all lengths. Attention is
     NoPE's.
+
+    s  largest start in training; by default 1.25 x (n - 1), n the digits of the longest tested
+       number, as Abacus's k
     """
 
     kind = "task-structured"

@@ -48,11 +48,14 @@ class DAPE(FromScores):
     """A bias that an MLP adapts to the scores, looking at all heads of a pair of tokens.
 
     The logits [H] of a query and a key are s + b + f([s; b]): s [H] the scaled scores, b [H] the
-    bias of `base`, f = W2 LeakyReLU(W1 [s; b] + b1) + b2 with W1 [M, 2H], W2 [H, M], M = `width`,
-    slope 0.01 (as in the authors' code). f starts from torch's defaults; b2 is the same for all
-    keys, so the softmax cancels it. `base` keeps its parameters, their sharing by layers, initial
-    values and behaviour beyond L0; in the authors' code Kerple has parameters in each layer, FIRE
-    has L = 256 and LeakyReLU. DAPE v2 (2410.04798) is left out.
+    bias of `base`, f = W2 LeakyReLU(W1 [s; b] + b1) + b2 with W1 [M, 2H], W2 [H, M], slope 0.01 (as
+    in the authors' code). f starts from torch's defaults; b2 is the same for all keys, so the
+    softmax cancels it. `base` keeps its parameters, their sharing by layers, initial values and
+    behaviour beyond L0; in the authors' code Kerple has parameters in each layer, FIRE has L = 256
+    and LeakyReLU. DAPE v2 (2410.04798) is left out.
+
+    base   encoding whose bias is adapted
+    width  M, the hidden width of f
     """
 
     kind = "content"

@@ -34,9 +34,12 @@ class FIRE(AdditiveBias):
 
     b(t, i) = f(psi(t - i) / psi(max(t, L))), psi(x) = ln(|c| x + 1), f an MLP 1-width-H with
     ReLU and biases (Eq. 6 and 7 of the paper); f, c (first 0.1) and L (first init_l) are learned.
-    FIRE is not shift-invariant once t > L. `init_l` defaults to L0, better than L0 / 2 in
-    distribution at mini (99.8 and 99.6 %, one seed); the published baselines' 512 never
-    interpolates at the lengths of addition.
+    FIRE is not shift-invariant once t > L.
+
+    init_l  first value of L; by default L0, better than L0 / 2 in distribution at mini (99.8 and
+            99.6 %, one seed); the published baselines' 512 never interpolates at the lengths of
+            addition
+    width   hidden width of f
     """
 
     kind = "relative bias"

@@ -12,6 +12,8 @@ class LearnedOffset(Learned):
     0 .. rows - N, where N bounds its length and is known from the prompt (`final_length`); at test
     time o = 0. So training reaches every row, but no sequence beyond L0. The random start is taken
     from the `vanilla` baseline of position coupling (HanseulJo/position-coupling).
+
+    rows  indices in the table, L1 or more; by default L1
     """
 
     label = "Learned, offset"

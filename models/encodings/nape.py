@@ -7,10 +7,11 @@ from tape_arith.models.encodings.alibi import ALiBi, alibi_slopes
 class NAPE(ALiBi):
     """ALiBi on the first half of the heads, nothing on the others.
 
-    b(t, i) = -m_h (t - i) for h = 1 .. H/2 (rounded down, at least one head), 0 for the rest.
-    `slopes=linear`: m_h = 1/h for any H, the default of the authors' code (deep-spin/asentmax);
-    few heads are all steep. `slopes=geometric`: the slopes of ALiBi with as many heads. The paper's
-    sparse attention (entmax) and its learned temperature are left out.
+    b(t, i) = -m_h (t - i) for h = 1 .. H/2 (rounded down, at least one head), 0 for the rest. The
+    paper's sparse attention (entmax) and its learned temperature are left out.
+
+    slopes  m_h: 1/h for any H ("linear", the default of the authors' code, deep-spin/asentmax; few
+            heads are all steep), or those of ALiBi with as many heads ("geometric")
     """
 
     kind = "relative bias"

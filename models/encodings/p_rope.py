@@ -10,8 +10,10 @@ class PRoPE(Rotary):
     """RoPE without its lowest frequencies: the highest `p` of them turn, the others stand.
 
     theta_f = 10000^(-f/F) for f < floor(p F) and 0 for the rest, whose dimensions match by content
-    alone at any distance (code in the paper's appendix). p = 1 is RoPE, p = 0 would be NoPE.
-    Extrapolations act on the full schedule, before the lowest frequencies are set to 0.
+    alone at any distance (code in the paper's appendix). Extrapolations act on the full schedule,
+    before the lowest frequencies are set to 0.
+
+    p  share of the frequencies that turn: 1 is RoPE, 0 would be NoPE
     """
 
     label = "p-RoPE"

@@ -69,6 +69,8 @@ class PaTH(FromScores):
     No H is built: with x_s = beta_s (w_s k_i - sum of (w_s w_r) x_r over i < r < s), s(t, i)
     sqrt(K) = q_t k_i - sum over i < s <= t of (q_t w_s) x_s, and one triangular system of T
     unknowns gives all x, with 1.5 T^3 multiply-adds per head.
+
+    rank  R, the width between W1 and W2
     """
 
     kind = "content"

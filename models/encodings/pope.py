@@ -60,10 +60,12 @@ class PoPE(Rotary):
     10000^(-c/K), c = 0 .. K - 1. The keys' phases delta [H, K] are learned within [-2 pi, 0],
     without weight decay. Plain attention sees queries and keys as [cos | sin], twice as wide.
 
-    `phase=zero` starts phases at 0, `phase=uniform` at random in [-2 pi, 0]. After each step a
-    phase beyond the range is set to the nearer end: if only the forward clamped it, it would never
-    get a gradient again. Formula, frequencies and bounds are those of lucidrains/PoPE-pytorch
-    (2b91cde) and x-transformers, whose layers share the phases; we found no code by the authors.
+    After each step a phase beyond the range is set to the nearer end: if only the forward clamped
+    it, it would never get a gradient again. Formula, frequencies and bounds are those of
+    lucidrains/PoPE-pytorch (2b91cde) and x-transformers, whose layers share the phases; we found no
+    code by the authors.
+
+    phase  where phases start: at 0 ("zero") or at random in [-2 pi, 0] ("uniform")
     """
 
     kind = "rotary"

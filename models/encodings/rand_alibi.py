@@ -8,7 +8,8 @@ class RandALiBi(Randomized, ALiBi):
 
     The authors' code draws a sorted subset of *distances* instead, one for all queries of a batch,
     and a new one in each layer.
-    `l_max` defaults to 2 L1.
+
+    l_max  indices to draw from; by default 2 L1
     """
 
     label = "Randomized ALiBi"

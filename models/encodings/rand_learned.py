@@ -9,7 +9,8 @@ class RandLearned(Randomized, LearnedTable):
 
     T [l_max, D] from N(0, 0.02), without weight decay; training reaches every row, also beyond L0.
     The authors' code draws one subset per batch.
-    `l_max` defaults to 2 L1.
+
+    l_max  indices to draw from; by default 2 L1
     """
 
     label = "Randomized learned"

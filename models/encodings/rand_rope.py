@@ -7,7 +7,8 @@ class RandRoPE(Randomized, RoPE):
     """RoPE at a sorted random subset of 0 .. l_max - 1 (the RandPE of the TAPE paper).
 
     The authors' code draws one subset per batch and, for RoPE, one per layer.
-    `l_max` defaults to 2 L1.
+
+    l_max  indices to draw from; by default 2 L1
     """
 
     label = "Randomized RoPE"

@@ -7,7 +7,8 @@ class RandSinusoidal(Randomized, Sinusoidal):
     """Sinusoidal embeddings at a sorted random subset of 0 .. l_max - 1.
 
     The authors' code draws one subset per batch.
-    `l_max` defaults to 2 L1.
+
+    l_max  indices to draw from; by default 2 L1
     """
 
     label = "Randomized sinusoidal"

@@ -28,6 +28,8 @@ class RoPEPartial(Rotary):
     span RoPE's range (EleutherAI/gpt-neox, rotary_pct 0.25). Published length-generalization suites
     call this encoding, with a quarter, "rotary". Extrapolations change these d/2 frequencies and
     the amplitude of the rotated dimensions alone, as in transformers.
+
+    fraction  share of the head dimensions that are rotated
     """
 
     label = "Partial RoPE"

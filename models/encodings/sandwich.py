@@ -17,6 +17,8 @@ class Sandwich(CommonAdditiveBias):
     restates it). Subtracting width / 2, the sum at distance 0, does not change the softmax but
     keeps the bias of near keys small (as in NVIDIA's NeMo, 000b931, which sums k = 1 .. width/2).
     Nothing is learned. The bias falls about as the logarithm of the distance, with waves.
+
+    width  of the two embeddings, even
     """
 
     kind = "relative bias"

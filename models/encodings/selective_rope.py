@@ -69,13 +69,15 @@ class SelectiveRoPE(PositionalEncoding):
 
     phi_t = conv(W2 W1 norm(x_t)); the angle of token t in head h and frequency f is
     T_f (phi_1 + ... + phi_t)[h, f], and q and k are turned by it as in RoPE. x is the block's
-    normalized input, norm divides each of H parts of it by its length, W1 [R, D] and W2 [H F, R]
-    have `rank` R, conv filters each channel causally over 4 tokens, and T_f = 500000^(-f/F) is not
+    normalized input, norm divides each of H parts of it by its length, W1 is [R, D] and W2
+    [H F, R], conv filters each channel causally over 4 tokens, and T_f = 500000^(-f/F) is not
     trained. W1, W2 and conv start from N(0, 0.02), so that tokens hardly turn at first.
 
     It was checked line by line against the authors' code (timurcarstensen/selective-rope,
     modules/rotary.py, 9d06c33). That code's phase gate and bias, off in its configurations, are
     left out, and so is skip_conv, whose first difference undoes the sum.
+
+    rank  R, the width between W1 and W2
     """
 
     label = "Selective RoPE"

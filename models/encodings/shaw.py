@@ -48,8 +48,10 @@ class Shaw(PositionalEncoding):
 
     score(t, i) = q_t . (k_i + a[min(t - i, kmax)]) / sqrt(K) (Eq. 4 of the paper, causal). Each
     layer has a table a [kmax + 1, K], shared by its heads, from N(0, K^-1/2), without weight decay.
-    `kmax` defaults to L0; all distances from kmax on share a key. The paper's second table, added
-    to the values (Eq. 3), is left out, as in Music Transformer (arXiv 1809.04281).
+    The paper's second table, added to the values (Eq. 3), is left out, as in Music Transformer
+    (arXiv 1809.04281).
+
+    kmax  the distance from which on all share a key; by default L0
     """
 
     kind = "relative bias"

@@ -36,6 +36,8 @@ class T5(CommonAdditiveBias):
     shared by all layers, starts from N(0, 0.02) (theirs: N(0, D^-1/2)), without weight decay.
     Unlike in T5, scores are divided by sqrt(K). Buckets that begin beyond L0 are never trained:
     at L0 = 124 bucket 31 (113 and more) covers half of the tested distances.
+
+    max_distance  where the widening buckets end; the last one begins a little below it
     """
 
     kind = "relative bias"

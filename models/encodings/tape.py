@@ -203,7 +203,7 @@ class TAPE(ContextualRotary):
     q~ = e^T q, k~ = e^T k, so that the logit is sum_f q^T (e_t e_i^T) k (Eq. 6, where m is the
     head). The same attention map gathers e~ = A e (Eq. 7), and e <- e + W2 diag(psi(x~)) W1 e~
     (Eq. 8 with the block's residual), x~ the head's attention output before the output projection,
-    psi = SiLU(linear) of `width` (the paper's B'). W1, W2 and psi are shared by heads and
+    psi = SiLU(linear). W1, W2 and psi are shared by heads and
     frequencies; W2 = 0 at first, so the model starts exactly as RoPE. It is invariant under a
     separate element of O(2) per frequency, hence under shifts.
 
@@ -211,16 +211,17 @@ class TAPE(ContextualRotary):
     invariant), one softmax per head and no norm on e; the last layer updates nothing. The authors'
     code has other ablations (`adawoeq`, `adatensor`, `adavector`), of `tape-heads`.
 
-    - `start` sets e at first: RoPE's rotation (`rope`), one with frequencies from |N(0, 1)| radians
-      per token (`fourier`), or a learned table of L1 states (`learned`); see ContextualRotary.
-    - `context=no-attention`: e~ = e. `context=no-mlp`: e <- e + s_h A e, one s per head, 0 at
-      first, learned at H times the rate. Both start as RoPE (Table 6).
-    - `form=non-equivariant`: W1 [width, 4], W2 [4, width] act on vec(e) and mix e's columns, so the
-      model sees absolute positions: the control (Table 6, "w/o rotation equivariance").
-    - `form=vector` (Table 6, instead of "tensorial"): L = 1, D = 4, e = (cos, sin, cos, sin) /
-      sqrt(2) at first, the logit is sum_f (q_f . k_f)(e_t . e_i): RoPE without its sine.
-    - `clamp=c` (0: none): after each update e <- e / max(1, ||e||_F / c). A rotation's norm is
-      sqrt(2), a vector's 1. The paper has no bound on e.
+    width    of psi, the paper's B'
+    start    e at first: RoPE's rotation ("rope"), one with frequencies from |N(0, 1)| radians per
+             token ("fourier"), or a learned table of L1 states ("learned"); see ContextualRotary
+    context  "no-attention": e~ = e; "no-mlp": e <- e + s_h A e, one s per head, 0 at first,
+             learned at H times the rate; both start as RoPE (Table 6)
+    form     "non-equivariant": W1 [width, 4], W2 [4, width] act on vec(e) and mix e's columns, so
+             the model sees absolute positions: the control (Table 6, "w/o rotation equivariance");
+             "vector" (Table 6, instead of "tensorial"): L = 1, D = 4, e = (cos, sin, cos, sin) /
+             sqrt(2) at first, the logit is sum_f (q_f . k_f)(e_t . e_i): RoPE without its sine
+    clamp    c (0: none): after each update e <- e / max(1, ||e||_F / c); a rotation's norm is
+             sqrt(2), a vector's 1; the paper has no bound on e
     """
 
     kind = "rotary, contextual"

@@ -87,12 +87,13 @@ class TapeHeads(ContextualRotary):
     The code stores each number twice (both halves stay equal) and, for s, an H x H matrix of which
     only the row sums act (see `parameter_groups`).
 
-    - `start` sets z at first, as for `tape`.
-    - `context=no-attention` leaves out the first update and s (if A were the identity, s_h would
-      only scale a head's queries and keys, as their projections can). `context=no-mlp` leaves out
-      the second update, as the code's `adattention`: the same model as tape:context=no-mlp.
-    - `clamp=c` (0: none): after each block z is divided by max(1, ||e||_F / c), where the matrix
-      e = [[a, -b], [b, a]] of z = a + ib has the norm sqrt(2) |z|.
+    width    rows of Wu and of Wx
+    start    z at first, as for `tape`
+    context  "no-attention" leaves out the first update and s (if A were the identity, s_h would
+             only scale a head's queries and keys, as their projections can); "no-mlp" leaves out
+             the second update, as the code's `adattention`: the same model as tape:context=no-mlp
+    clamp    c (0: none): after each block z is divided by max(1, ||e||_F / c), where the matrix
+             e = [[a, -b], [b, a]] of z = a + ib has the norm sqrt(2) |z|
     """
 
     label = "TAPE-heads"

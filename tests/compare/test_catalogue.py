@@ -28,7 +28,9 @@ def test_list_as_json(comparison: Path) -> None:
             assert list(entry) == keys
             assert entry["kind"] and entry["summary"].endswith(".") and "arXiv" in entry["paper"]
             for option in entry["options"].values():
-                assert list(option) == ["type", "default", "meaning"]
+                assert list(option) == ["type", "default", "meaning"] and option["meaning"]
+    for task in content["task_entries"]:
+        assert all(option["meaning"] for option in task["options"].values())
     both = {entry["name"]: entry["kind"] for entry in content["combinations"]}
     assert both == {
         "abacus+fire": "task-structured + relative bias",
