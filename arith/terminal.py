@@ -212,3 +212,15 @@ def seconds(text: str) -> float:
     if not 0 < value < float("inf"):
         raise ValueError(text)
     return value
+
+
+def duration(seconds: float) -> str:
+    """Write seconds in the unit that suits their size.
+
+    >>> duration(59), duration(90), duration(166_176)
+    ('59 seconds', '1.5 minutes', '1.9 days')
+    """
+    for unit, size in (("days", 86_400.0), ("hours", 3_600.0), ("minutes", 60.0)):
+        if seconds >= size:
+            return f"{seconds / size:.1f} {unit}"
+    return f"{seconds:.0f} seconds"

@@ -26,7 +26,7 @@ from tape_arith.arith.runs.build import blueprint, decoder_for, resolve_attentio
 from tape_arith.arith.runs.cost import timed_config, training_flops
 from tape_arith.arith.runs.folder import RunFolder
 from tape_arith.arith.runs.record import RunRecord
-from tape_arith.arith.terminal import say
+from tape_arith.arith.terminal import duration, say
 from tape_arith.arith.training.config import Config
 from tape_arith.arith.training.step import NotCompilable, is_out_of_memory
 from tape_arith.arith.training.trainer import Trainer
@@ -110,7 +110,7 @@ def _gains(config: Config, name: Name, compute: AttentionChoice) -> bool:
     say(
         f"compiling {verdict} here: it takes {times.compiling:.0f} s, and {config.steps:,} steps "
         f"take {times.compiled_step:.3g} s each instead of {times.plain_step:.3g}, in all "
-        f"{abs(saved) / 60:.1f} minutes {difference}"
+        f"{duration(abs(saved))} {difference}"
     )
     return saved > 0
 

@@ -18,7 +18,7 @@ from tape_arith.arith.runs.run import Run
 from tape_arith.arith.sweeps.jobs import Job, done_jobs
 from tape_arith.arith.sweeps.slots import Slots, usable_threads, visible_gpus
 from tape_arith.arith.sweeps.sweep import Sweep
-from tape_arith.arith.terminal import say
+from tape_arith.arith.terminal import duration, say
 from tape_arith.arith.training.config import Config
 from tape_arith.arith.training.trainer import Trainer
 from tape_arith.models.compiling import why_not_compilable
@@ -153,7 +153,7 @@ def forecast_text(forecast: Mapping[str, Any]) -> str:
     groups = jobs[jobs["state"] == "to do"].assign(jobs=1).groupby(keys, sort=False)
     sums = groups[["jobs", "tokens", "flops", "seconds"]].sum().reset_index()
     sums = sums.rename(columns={"jobs": "jobs left", "flops": "FLOPs", "seconds": "time"})
-    text = {"tokens": "{:,}".format, "FLOPs": "{:.2g}".format, "time": _duration}
+    text = {"tokens": "{:,}".format, "FLOPs": "{:.2g}".format, "time": duration}
     text |= dict.fromkeys(forecast["varied"], str)
     if forecast["probe"] is None:
         sums = sums.drop(columns="time")
@@ -167,21 +167,14 @@ def forecast_total(forecast: Mapping[str, Any]) -> str:
     left, count, slots = forecast["left"], len(forecast["jobs"]), forecast["slots"]
     if not left["jobs"]:
         return f"all {count} jobs are done"
-    duration = " (nothing was timed here)"
+    time = " (nothing was timed here)"
     if forecast["probe"] is not None:
         uncompiled = " without compiling, which may save 5 to 40 %" if forecast["compiles"] else ""
-        duration = (
-            f", about {_duration(left['seconds'])} with {slots} slot{'s' * (slots > 1)} here "
+        time = (
+            f", about {duration(left['seconds'])} with {slots} slot{'s' * (slots > 1)} here "
             f"(an estimate: {forecast['probe']} were timed{uncompiled}, the rest goes by FLOPs)"
         )
     return (
         f"{left['jobs']} of {count} jobs to do: {left['tokens']:,} tokens, {left['flops']:.2g} "
-        f"FLOPs{duration}; {forecast['weights_bytes'] / 1e9:.2g} GB of weights"
+        f"FLOPs{time}; {forecast['weights_bytes'] / 1e9:.2g} GB of weights"
     )
-
-
-def _duration(seconds: float) -> str:
-    for unit, size in (("days", 86_400.0), ("hours", 3_600.0), ("minutes", 60.0)):
-        if seconds >= size:
-            return f"{seconds / size:.1f} {unit}"
-    return f"{seconds:.0f} seconds"
