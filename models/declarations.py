@@ -84,6 +84,8 @@ def read_declaration(
 ) -> Declaration:
     """Parse a class in the `source` of the file at `path`, by default its last public one.
 
+    It inherits what it does not declare from bases in the same file, never from another file.
+
     Raises UsageError if that is no Python or has no such public class.
     """
     try:
@@ -103,16 +105,15 @@ def read_declaration(
             f"{path} defines no public class '{class_name}', only {', '.join(public)}: names and "
             "options are read from where the class is written"
         )
-    attributes = plain_attributes(classes[class_name])
+    attributes, options = dict[str, object](), dict[str, Option]()
+    meanings, description = dict[str, str](), ""
+    for node in reversed(_with_bases(class_name, classes)):
+        attributes |= plain_attributes(node)
+        options = options if (own := _options(node)) is None else own
+        description, table = _split_table(ast.get_docstring(node) or "", options)
+        meanings |= table
     facts = {key: value for key, value in attributes.items() if isinstance(value, str)}
     chance = attributes.get("chance")
-    options: dict[str, Option] = {}
-    for node in classes[class_name].body:
-        if isinstance(node, ast.FunctionDef) and node.name == "__init__":
-            pairs = zip(node.args.kwonlyargs, node.args.kw_defaults, strict=True)
-            options = {arg.arg: _option(arg.annotation, default) for arg, default in pairs}
-    docstring = ast.get_docstring(classes[class_name]) or ""
-    description, meanings = _split_table(docstring, options)
     options = {name: replace(o, meaning=meanings.get(name, "")) for name, o in options.items()}
     return Declaration(
         name=name,
@@ -126,6 +127,27 @@ def read_declaration(
         options=options,
         package=package,
     )
+
+
+def _with_bases(name: str, classes: dict[str, ast.ClassDef]) -> list[ast.ClassDef]:
+    """Return a class and those of its bases that the file defines, nearest first."""
+    found: list[ast.ClassDef] = []
+    names = [name]
+    while names:
+        node = classes.get(names.pop(0))
+        if node is not None and node not in found:
+            found.append(node)
+            names = [*map(ast.unparse, node.bases), *names]
+    return found
+
+
+def _options(node: ast.ClassDef) -> dict[str, Option] | None:
+    """Return the keyword-only arguments of a class's own `__init__`; None if it has none."""
+    for method in node.body:
+        if isinstance(method, ast.FunctionDef) and method.name == "__init__":
+            pairs = zip(method.args.kwonlyargs, method.args.kw_defaults, strict=True)
+            return {arg.arg: _option(arg.annotation, default) for arg, default in pairs}
+    return None
 
 
 def _split_table(docstring: str, names: Collection[str]) -> tuple[str, dict[str, str]]:

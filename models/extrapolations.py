@@ -2,8 +2,7 @@
 
 Rescalings (pi, ntk, ntk-dynamic, yarn) change the frequencies of rotary encodings; numberings
 (plain, even, redraw) change the positions of randomized ones. locate.py finds the
-classes by their `name`. It reads the body of each class without running this file, so each repeats
-its `kind`, and an __init__ for the options that it takes.
+classes by their `name`.
 
 Legend: B rows, R frequencies of a schedule, L0 and L1 the longest trained and tested sequences.
 """
@@ -51,8 +50,8 @@ class Extrapolation(ABC):
 class Rescaling(Extrapolation):
     """Base: `rescale` changes the frequencies for sequences longer than the trained ones.
 
-    `scale=problem` takes s = max(1, final_length / L0) for each row, `scale=static` s = max(1,
-    L1 / L0) for all rows, short ones too.
+    scale  s: "problem" takes max(1, final_length / L0) of each row, "static" max(1, L1 / L0) for
+           all rows, short ones too
     """
 
     def __init__(self, *, scale: Literal["problem", "static"] = "problem") -> None:
@@ -106,17 +105,10 @@ class PI(Rescaling):
 
     theta'_f = theta_f / s, so that neighbouring digits are only 1/s positions apart. The paper's
     fine-tuning is left out.
-
-    scale  s: "problem" takes max(1, final_length / L0) of each row, "static" max(1, L1 / L0) for
-           all rows, short ones too
     """
 
     name = "pi"
-    kind = "at test time"
     paper = "Chen et al. 2023, arXiv 2306.15595"
-
-    def __init__(self, *, scale: Literal["problem", "static"] = "problem") -> None:
-        super().__init__(scale=scale)
 
     def rescale(self, theta: Tensor, s: Tensor, setting: Setting) -> Tensor:
         return theta / s[:, None]
@@ -128,17 +120,10 @@ class NTK(Rescaling):
     base' = base s^(d/(d - 2)), d = 2R rotated dimensions: theta'_f = theta_f s^(-f/(R - 1)), so
     that the highest frequency is kept and the lowest is divided by s (NTK-aware interpolation in
     YaRN's paper; first posted by bloc97).
-
-    scale  s: "problem" takes max(1, final_length / L0) of each row, "static" max(1, L1 / L0) for
-           all rows, short ones too
     """
 
     name = "ntk"
-    kind = "at test time"
     paper = "Peng et al. 2023, arXiv 2309.00071"
-
-    def __init__(self, *, scale: Literal["problem", "static"] = "problem") -> None:
-        super().__init__(scale=scale)
 
     def rescale(self, theta: Tensor, s: Tensor, setting: Setting) -> Tensor:
         count = len(theta)
@@ -166,7 +151,6 @@ class NTKDynamic(NTK):
 
     name = "ntk-dynamic"
     label = "Dynamic NTK"
-    kind = "at test time"
     paper = "Peng et al. 2023, arXiv 2309.00071"
 
     def __init__(self, *, factor: float | None = None) -> None:
@@ -190,12 +174,9 @@ class YaRN(Rescaling):
            fastest frequency at this suite's lengths; "paper" is linear in the number of rotations
            r = L0 theta / 2 pi, (r - 1)/31 clamped to [0, 1] (Eq. 18 and 19), which slows even
            theta = 1 by a fifth at L0 = 124
-    scale  s: "problem" takes max(1, final_length / L0) of each row, "static" max(1, L1 / L0) for
-           all rows, short ones too
     """
 
     name = "yarn"
-    kind = "at test time"
     paper = "Peng et al. 2023, arXiv 2309.00071"
 
     def __init__(
@@ -246,7 +227,6 @@ class Plain(Numbering):
 
     name = "plain"
     label = "plain"
-    kind = "at test time"
     paper = "Ruoss et al. 2023, arXiv 2305.16843"
 
     def __call__(self, key: Tensor, final_length: Tensor, l_max: int) -> Tensor:
@@ -263,7 +243,6 @@ class Even(Numbering):
 
     name = "even"
     label = "even"
-    kind = "at test time"
     paper = "Ruoss et al. 2023, arXiv 2305.16843"
 
     def __call__(self, key: Tensor, final_length: Tensor, l_max: int) -> Tensor:
@@ -283,7 +262,6 @@ class Redraw(Numbering):
 
     name = "redraw"
     label = "redraw"
-    kind = "at test time"
     paper = "Ruoss et al. 2023, arXiv 2305.16843"
 
     def __init__(self, *, draw: int = 1) -> None:

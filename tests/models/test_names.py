@@ -205,3 +205,37 @@ class Mine:
 """
     declared = read_declaration(source.encode(), "mine.py", "mine")
     assert declared.description == "Mine.\n\nslope" and not declared.options["slope"].meaning
+
+
+def test_what_a_class_does_not_declare_is_that_of_its_bases_in_the_file() -> None:
+    source = """
+from elsewhere import Far, Mine
+
+class _Near(Far):
+    '''The base.
+
+    slope  how steep
+    width  how wide
+    '''
+
+    kind = "relative bias"
+    paper = "Base 2024"
+
+    def __init__(self, setting, *, slope: float = 1.0, width: int = 2) -> None: ...
+
+class Mine(_Near, Mine):
+    '''Mine.
+
+    slope  less steep
+    '''
+
+    paper = "Mine 2025"
+"""
+    declared = read_declaration(source.encode(), "mine.py", "mine")
+    assert (declared.kind, declared.paper) == ("relative bias", "Mine 2025")
+    assert (declared.label, declared.description) == ("Mine", "Mine.")
+    meanings = {name: option.meaning for name, option in declared.options.items()}
+    assert meanings == {"slope": "less steep", "width": "how wide"}
+    only = "class Mine(_Near):\n    def __init__(self, setting, *, rows: int = 3) -> None: ..."
+    (option,) = read_declaration(f"{source}\n{only}".encode(), "mine.py", "mine").options
+    assert option == "rows"
