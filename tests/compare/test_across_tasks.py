@@ -178,11 +178,12 @@ def test_a_column_has_one_preset_and_one_budget(root: Path, tmp_path: Path) -> N
         write(tmp_path, "rope", "mini", seed, 30)
         write(tmp_path, "fire", "mini", seed, 30, steps=7)
         write(tmp_path, "tape", "paper-20", seed, 30)
+    write(tmp_path, "tape", "paper-40", 0, 30)
     command = ("leaderboard", "--runs", tmp_path, "--tasks")
     assert "are both of task addition" in refused(*command, "mini,paper-20")
     assert done(*command, "addition").out == done(*command, "all").out
     output = done(*command, "all")  # the preset with more encodings
-    assert "Left out: task addition in paper-20: its column is mini" in output.out
+    assert "Left out: task addition in paper-20, paper-40: its column is mini" in output.out
     assert "Left out: addition, fire seeds 0, 1, 2: steps 7" in output.out and "RoPE" in output.out
     assert "RoPE" not in done(*command, "paper-20").out
 
