@@ -131,14 +131,14 @@ def read_declaration(
 
 def _with_bases(name: str, classes: dict[str, ast.ClassDef]) -> list[ast.ClassDef]:
     """Return a class and those of its bases that the file defines, nearest first."""
-    found: list[ast.ClassDef] = []
+    lineage: list[ast.ClassDef] = []
     names = [name]
     while names:
         node = classes.get(names.pop(0))
-        if node is not None and node not in found:
-            found.append(node)
+        if node is not None and node not in lineage:
+            lineage.append(node)
             names = [*map(ast.unparse, node.bases), *names]
-    return found
+    return lineage
 
 
 def _options(node: ast.ClassDef) -> dict[str, Option] | None:

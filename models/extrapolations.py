@@ -1,8 +1,8 @@
 """Changes to an encoding at test time, which training never sees: `rope+yarn`, `rand-rope+even`.
 
 Rescalings (pi, ntk, ntk-dynamic, yarn) change the frequencies of rotary encodings; numberings
-(plain, even, redraw) change the positions of randomized ones. locate.py finds the
-classes by their `name`.
+(plain, even, redraw) change the positions of randomized ones. locate.py finds the classes by their
+`name`.
 
 Legend: B rows, R frequencies of a schedule, L0 and L1 the longest trained and tested sequences.
 """

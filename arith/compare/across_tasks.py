@@ -129,14 +129,13 @@ def _choose_presets(grids: Sequence[Grid], tasks: str) -> tuple[dict[str, str], 
             )
     if not chosen:
         raise UsageError("no task is named: give --tasks all, or tasks, as in --tasks copy,sort")
-    others = {task: sorted({*encodings[task]} - {preset}) for task, preset in chosen.items()}
     return chosen, [
         Excluded(
-            f"task {task} in {', '.join(left)}",
-            f"its column is {chosen[task]}; --tasks can name a preset",
+            f"task {task} in {', '.join(presets_left_out)}",
+            f"its column is {preset}; --tasks can name a preset",
         )
-        for task, left in others.items()
-        if left
+        for task, preset in chosen.items()
+        if (presets_left_out := sorted({*encodings[task]} - {preset}))
     ]
 
 

@@ -109,7 +109,9 @@ def part_text(facts: dict[str, Any]) -> str:
         stated = option["default"] is not None or not option["meaning"]
         default = f"default: {_default(option, 'from the preset')}" if stated else ""
         text = "; ".join(filter(None, [kind, default, option["meaning"]]))
-        lines += wrap(f"  {name:<12} {text}", width=100, subsequent_indent=" " * 15)
+        lines += wrap(
+            f"  {name:<12} {text}", 100, subsequent_indent=" " * 15, break_on_hyphens=False
+        )
     return escape_control("\n".join(lines))
 
 

@@ -117,15 +117,17 @@ def check_final_length(name: str) -> None:
     Usually: a maximum over all problems, of which the scored ones have other neighbours; a number
     that the drawn digits left on `self`, which tells of the answer.
     """
-    problems, task = _problems(name), load_task(name)
-    lengths = _bucket(name).axis_lengths(0, _COUNT)
-    for row in range(min(100, len(problems.lengths))):
-        one = slice(row, row + 1)
-        alone = task.final_lengths(lengths[one], problems.prompt_lengths[one])
-        assert alone[0] == problems.final_lengths[row], (
-            f"a bound of {problems.final_lengths[row]} tokens among other problems, "
-            f"{alone[0]} alone"
-        )
+    bucket, problems, task = _bucket(name), _problems(name), load_task(name)
+    lengths = bucket.axis_lengths(0, _COUNT)
+    rows = [slice(row, row + 1) for row in range(min(100, len(problems.lengths)))]
+    # First all bounds while `self` holds what it does after the drawing of all.
+    bounds = [task.final_lengths(lengths[one], problems.prompt_lengths[one]) for one in rows]
+    for one, bound in zip(rows, bounds, strict=True):
+        together = problems.final_lengths[one.start]
+        for alone in (bound[0], bucket.problems(one.start, one.stop).final_lengths[0]):
+            assert alone == together, (
+                f"a bound of {together} tokens among other problems, {alone} alone"
+            )
 
 
 def check_lengths(name: str) -> None:

@@ -15,7 +15,8 @@ class BiPE(LearnedTable, Rotary):
     table[min(p_t, rows - 1)], p_t the token's place in its segment, from 0; queries and keys turn
     by theta_f x the segment's number, from 0 (BiPE-RoPE). `table` [rows, D] starts from N(0, 0.02),
     without weight decay. Segments and clamping follow the authors' code, where a segment is a
-    sentence. Rows beyond the longest trained segment are untrained.
+    sentence. Rows beyond the longest trained segment are untrained. Every task and format has
+    signs, so it is defined for all.
 
     rows  places told apart; by default L0, the authors' train_scale
     k     Abacus's random shift, which the paper lacks: `k` more rows, and training uses p_t + u,

@@ -13,6 +13,7 @@ class Coupling(PlaceTable):
 
     x_t <- x_t + table[p_t]. `table` [`s` + L1 + 1, D] starts from N(0, 0.02), without weight decay.
     In training each sequence draws s, uniform in 1 .. `s`; at test time s = 1.
+
     Tokens are coupled as in the authors' code (HanseulJo/position-coupling). Addition of two or
     more numbers, multiplication, copying: p_t = s + 1 + r for the digit of place r (0: least
     significant, or the first of a string) of operands and answer, s for the signs and '='.
@@ -36,7 +37,10 @@ class Coupling(PlaceTable):
     def __init__(self, setting: Setting, *, s: int | None = None) -> None:
         check_least("coupling", 1, s=s)
         if setting.coupled is None:
-            raise UndefinedEncoding("its authors couple no digits of such problems")
+            raise UndefinedEncoding(
+                "it couples digits as its authors do, and not those of lists, bit strings or "
+                "scratchpads (a task of your own says in `coupled` how its digits belong together)"
+            )
         super().__init__(setting, 1, max(usual_shift(setting), 1) if s is None else s)
 
     def has_index(self, tokens: Tensor, digits: Tensor) -> Tensor:

@@ -124,6 +124,23 @@ def test_each_check_sees_its_slip_alone(check: str, here: Path) -> None:
     assert not Path("runs").exists()
 
 
+def test_a_bound_that_tells_of_the_answers_beside_it_is_seen(here: Path) -> None:
+    write(
+        """
+    odd = 0
+
+    def answer(self, string):
+        self.odd = int(string.values.sum() % 2)
+        return string
+
+    def answer_digits(self, lengths):
+        return lengths[:, 0] + self.odd
+"""
+    )
+    (broken,) = [each for each in task_contract.examine("mine.py:Mine").outcomes if not each.holds]
+    assert broken.check == "final length" and "among other problems" in broken.happened
+
+
 @pytest.mark.parametrize("axes", ["3 * OneString.axes", "()"])
 def test_axes_that_no_grid_has_are_refused(axes: str, here: Path) -> None:
     write(f"\n    axes = {axes}\n")
