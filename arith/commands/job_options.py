@@ -31,17 +31,14 @@ def chosen_config(
     If `preset` is None, name and config are those of the run `like`; if `like` is None too, the
     preset is the one that suits this machine.
     """
-    from tape_arith.arith.runs.preset import known_preset, load_preset, parse_settings, preset_of
+    from tape_arith.arith.runs.preset import load_preset, parse_settings, preset_of, with_task
     from tape_arith.arith.tasks.registry import parse_task
 
     chosen = parse_settings(settings or [])
     if task is not None and chosen.setdefault("task", task) != task:
         raise UsageError(f"--task is {task} and --set task={chosen['task']}: leave one of them out")
-    of_preset = (known_preset(preset) or "").partition("@")[2]
-    if of_preset and task is not None and str(parse_task(task)) != of_preset:
-        raise UsageError(
-            f"--preset {preset} and --task {task} name two tasks: leave one of them out"
-        )
+    if preset is not None and task is not None:
+        with_task(preset, str(parse_task(task)))
     if preset is None and like is not None:
         config = like.config.with_settings(chosen)
         return preset_of(like.preset, config.task), config

@@ -16,7 +16,7 @@ from tape_arith.arith.runs.command_lines import (
     train_command,
 )
 from tape_arith.arith.runs.folder import RunFolder, find_grids, find_runs, preset_folder
-from tape_arith.arith.runs.preset import check_task, is_preset, load_preset
+from tape_arith.arith.runs.preset import check_task, is_preset, load_preset, with_task
 from tape_arith.arith.runs.record import Environment, RunRecord
 from tape_arith.arith.scoring.comparable import differences
 from tape_arith.arith.scoring.evaluation_set import DEFAULT_SET, EvaluationSet
@@ -137,6 +137,8 @@ def select_panels(
     compared with `names` follow them. Raises UsageError as `choose_group` does; if nothing is
     scored, its message has the commands that make what is missing.
     """
+    if preset is not None and task is not None:
+        preset, task = with_task(preset, canonical_task(task)), None
     named = parse_names(names)
     wanted = list(map(str, named))
     read_all = runs is not None or not named

@@ -57,6 +57,15 @@ def preset_of(preset: str, task: str) -> str:
     return own if load_preset(own).task == task else f"{own}@{task}"
 
 
+def with_task(preset: str, task: str) -> str:
+    """Return `preset_of`. Raises UsageError if `preset` is PRESET@TASK of another task."""
+    if preset.partition("@")[2] not in ("", task):
+        raise UsageError(
+            f"--preset {preset} and --task {task} name two tasks: leave one of them out"
+        )
+    return preset_of(preset, task)
+
+
 def load_preset(name: str) -> Config:
     """Return the config of a preset, for PRESET@TASK with that task. Raises UsageError for an
     unknown preset.

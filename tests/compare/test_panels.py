@@ -51,6 +51,10 @@ def test_nothing_is_scored(here: Path) -> None:
     assert "tape-arith train --pe rope makes one" in refused("leaderboard")
     line = refused("leaderboard", "--runs", "m", "--preset", "paper-20")
     assert "of paper-20 in m: tape-arith train --pe rope --preset paper-20 --runs m makes" in line
+    line = refused("leaderboard", "--runs", "m", "--preset", "mini", "--task", "sort:pad=false")
+    assert "of mini@sort in m: tape-arith train --pe rope --preset mini@sort --runs m makes" in line
+    line = refused("leaderboard", "--preset", "mini@sort", "--task", "copy")
+    assert "--preset mini@sort and --task copy name two tasks" in line
     line = refused("leaderboard", "--split", "carry")
     assert "tape-arith score RUN --split carry makes one" in line
 
