@@ -4,9 +4,10 @@ A task is one file of this folder, named like the value of --task, or an entry p
 `tape_arith.tasks`.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from functools import lru_cache
+from itertools import chain
 from pathlib import Path
 from typing import Any, cast
 
@@ -156,12 +157,12 @@ def load_task(text: str) -> Task[Any]:
         if place.class_name:
             raise UsageError(f"{place} is no task: derive it from a family, as from {_FAMILIES}")
         raise UsageError(f"{place} must define exactly one task, not {len(leaves)}")
-    if not hasattr(leaves[0], "version"):
-        raise UsageError(f"{place} has no version: write `version = 1` in the class")
     options: dict[str, Value] = dict(part.options)
     try:
+        _check_defined(place, sorted(leaves[0].__abstractmethods__))
         task: Task[Any] = cast(Any, leaves[0])(**options)
         task.name = str(part)
+        _check_defined(place, [name for name in _declared(task) if not hasattr(task, name)])
         task.text(task.example)  # a missing symbol or method is known before training
     except UsageError as error:
         prefix = "" if str(error).startswith("task ") else f"task {part}: "
@@ -169,3 +170,15 @@ def load_task(text: str) -> Task[Any]:
     except USER_CODE_ERRORS as error:
         raise UsageError(f"{place}: task {part}: {describe_error(error, place.file)}") from error
     return task
+
+
+def _declared(task: Task[Any]) -> list[str]:
+    """Return the attributes that a task and its families are declared to have."""
+    declared = (vars(base).get("__annotations__", ()) for base in type(task).__mro__)
+    return list(dict.fromkeys(chain(*declared)))
+
+
+def _check_defined(place: Location, lacking: Sequence[str]) -> None:
+    """Raise UsageError if the class at `place` lacks anything that a task has."""
+    if lacking:
+        raise UsageError(f"task {place} lacks {', '.join(lacking)}: define that in its class")

@@ -159,8 +159,10 @@ def test_it_is_checked_by_name_and_by_file(here: Path) -> None:
     result = call("check", "mine.py:Mine")
     assert result.code == 1 and "but: ValueError: invalid literal" in result.out
     assert "usually: int() of what is no number;" in result.out
-    Path("mine.py").write_text(MINE.replace("version = 1", ""))
-    assert "has no version: write `version = 1`" in refused("check", "mine.py:Mine")
+    Path("mine.py").write_text(MINE.replace("version = 1", "").replace("example =", "other ="))
+    assert "task mine.py:Mine lacks version, example: define" in refused("check", "mine.py:Mine")
+    Path("mine.py").write_text(MINE.replace("def answer_digits", "def other_digits"))
+    assert "task mine.py:Mine lacks answer_digits: define" in refused("check", "mine.py:Mine")
     Path("mine.py").write_text("import nothing_of_the_kind\n\n\nclass Mine:\n    pass\n")
     assert "mine.py:Mine cannot be imported" in refused("check", "mine.py:Mine")
 
