@@ -201,11 +201,12 @@ class Board:
                 "one; each the median over seeds."
                 f"{' Times of different machines do not compare.' * (len(self.machines) > 1)}"
             )
-        if any(row.final_answers for row in self.rows):
+        if decoded := max((row.final_answers_of for row in self.rows), default=0):
             notes.append(
                 "Final answer: the share of right final answers out of distribution, whatever the "
-                "steps of the scratchpad before them, of the first problems there, decoded "
-                "greedily. All other columns count an answer as exact only with all its steps."
+                f"steps of the scratchpad before them, of the first {decoded} problems there, "
+                "decoded greedily. All other columns count an answer as exact only with all its "
+                "steps."
             )
         if len(self.rows) < self.num_encodings:
             notes.append(

@@ -227,6 +227,12 @@ def final_answers(panel: Panel) -> tuple[float, ...]:
     return tuple(known) if len(known) == len(shares) else ()
 
 
+def final_answers_of(panel: Panel) -> int:
+    """Return the number of problems behind each share of `final_answers`; 0 if one is unknown."""
+    counts = [grid.scoring.get(f"{_FINAL}_out_of_distribution_of", 0) for grid in panel]
+    return min(map(int, counts), default=0)
+
+
 def preset_words(preset: str, settings: Mapping[str, int | float | str]) -> str:
     """Return "mini", or "mini with steps=2,000, batch_size=64"."""
 

@@ -57,8 +57,8 @@ class Training(NamedTuple):
 class Row:
     """The numbers of one encoding; those of single seeds are in the order of `seeds`.
 
-    `rows` fills the fields without a default and `final_answers`, a leaderboard the others, and a
-    sweep `settings`.
+    `rows` fills the fields without a default and those of final answers, a leaderboard the others,
+    and a sweep `settings`.
     """
 
     encoding: str
@@ -89,6 +89,8 @@ class Row:
     final_answers: tuple[float, ...] = ()
     """Share of right final answers out of distribution of each seed, if a scratchpad is before them
     and all seeds tell."""
+    final_answers_of: int = 0
+    """The number of problems behind each of these shares."""
     settings: Mapping[str, object] = field(default_factory=dict)
     """The settings that vary in a sweep; a table has a column for each."""
 
@@ -140,6 +142,7 @@ def rows(panels: Sequence[Panel], seed: int | None = None) -> list[Row]:
             {region: captions.seed_means(grids, region) for region in regions(grids[0].axes)},
             {share: solved_to(grids, share) for share in SOLVED},
             final_answers=captions.final_answers(grids),
+            final_answers_of=captions.final_answers_of(grids),
         )
         for grids in captions.checked_panels(panels, seed)
     )
@@ -171,4 +174,5 @@ def flat(row: Row) -> dict[str, object]:
         facts[f"{region}_seeds"] = row.values[region]
     if row.final_answers:
         facts["final_answer_seeds"] = row.final_answers
+        facts["final_answer_problems"] = row.final_answers_of
     return facts | {f"solved_to_{100 * share:g}": n for share, n in row.solved_to.items()}

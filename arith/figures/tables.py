@@ -278,7 +278,7 @@ def _content(row: Row) -> dict[str, Any]:
     numbers = asdict(row)
     del numbers["settings"]  # settings vary only in a sweep
     if not row.final_answers:
-        del numbers["final_answers"]
+        del numbers["final_answers"], numbers["final_answers_of"]
     return {
         **numbers,
         "converged": row.mark is None,

@@ -88,15 +88,18 @@ def test_with_a_scratchpad_exact_match_is_of_the_whole_answer() -> None:
             seed,
             BITS,
             evaluation={"task": "parity:scratchpad=true"},
-            scoring={"final_answers_out_of_distribution": share},
+            scoring={
+                "final_answers_out_of_distribution": share,
+                "final_answers_out_of_distribution_of": 200.0,
+            },
         )
         for seed, share in shares.items()
     ]
     (row,) = rows([made])
-    assert row.final_answers == tuple(shares.values())
+    assert row.final_answers == tuple(shares.values()) and row.final_answers_of == 200
     assert "exact match of the whole answer, scratchpad included" in captions.source([made])
     made[1].scoring = {}  # a run that does not tell gives no mean over others
-    assert rows([made])[0].final_answers == ()
+    assert rows([made])[0].final_answers == () and not rows([made])[0].final_answers_of
     (plain,) = rows([[drawn("rope", 0, BITS)]])
     assert plain.final_answers == () and "scratchpad" not in captions.source(
         [[drawn("rope", 0, BITS)]]
