@@ -175,13 +175,13 @@ With = Annotated[
 Split = Annotated[
     str,
     typer.Option(
-        help="Which problems: evaluation (the usual ones) or carry (hard sums).",
+        help="Which problems: evaluation (the usual ones) or carry (addition: long carry chains).",
         callback=_known_split,
     ),
 ]
 MaxDigits = Annotated[
     int | None,
-    typer.Option(min=1, help="Operands up to so many digits (default: the preset's tested ones)."),
+    typer.Option(min=1, help="Problems of up to so many digits (default: those tested)."),
 ]
 Problems = Annotated[
     int | None, typer.Option(min=1, help="Measure so many problems of the evaluation set.")

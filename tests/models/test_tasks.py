@@ -97,7 +97,7 @@ def test_the_table_of_the_readme_is_current() -> None:
     ("name", "task", "reason"),
     [
         *(
-            ("coupling", task, "and not those of lists, bit strings or scratchpads")
+            ("coupling", task, "it couples digits as its authors do, and not those of lists")
             for task in ("sort", "or", "parity", "modular-sum", "addition:scratchpad=true")
         ),
         *(
