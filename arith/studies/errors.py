@@ -1,9 +1,5 @@
 """Errors in answers: where and how decoders go wrong.
 
-One teacher-forced pass suffices: up to its first wrong token, the decoder predicts the right
-answer, so the argmax there is exactly the first error of greedy decoding. Later tokens are not
-measured: an answer whose first error is a digit may also have a wrong length.
-
 Rows of the study: the number of `problems` that share region, `chain` (length of the longest carry
 chain; none for a task without carries), `error` (EXACT or a key of KINDS) and `place` of the first
 wrong token (0 is the first, in a number that is written so the least significant; none for an exact
@@ -22,7 +18,6 @@ from matplotlib.lines import Line2D
 from matplotlib.patches import Patch
 from matplotlib.ticker import MaxNLocator
 
-from tape_arith.arith.data.bucket import Bucket
 from tape_arith.arith.figures.captions import NBSP
 from tape_arith.arith.figures.style import (
     LETTERS,
@@ -33,49 +28,26 @@ from tape_arith.arith.figures.style import (
     series_styles,
     styled,
 )
-from tape_arith.arith.scoring.axes import (
-    REGION_WORDS,
-    Bools,
-    Ints,
-    Region,
-    number_longer,
-    scored_axes,
-)
-from tape_arith.arith.scoring.axes import Axes as Lengths  # matplotlib has Axes too
-from tape_arith.arith.scoring.score import ROWS_A_CHUNK, Outcome, probed_threshold, score
+from tape_arith.arith.scoring.axes import REGION_WORDS, Region, scored_axes
 from tape_arith.arith.scoring.statistics import wilson
-from tape_arith.arith.studies.inputs import StudiedRuns
-from tape_arith.arith.studies.study import (
-    INSIDE,
-    OUTSIDE,
-    Study,
-    example_answer,
-    is_one_number,
-    markdown,
+from tape_arith.arith.studies.first_errors import (
+    EXACT,
+    KINDS,
+    OFF_BY_ONE,
+    WRONG_LENGTH,
+    count_first_errors,
+    has_decimals,
+    has_digits,
 )
-from tape_arith.arith.tasks.families.tokens import DIGIT_ZERO, EOS
+from tape_arith.arith.studies.inputs import StudiedRuns
+from tape_arith.arith.studies.study import Study, is_one_number, markdown
 from tape_arith.arith.tasks.families.two_operands import TwoOperands
 from tape_arith.arith.tasks.registry import load_task
-from tape_arith.arith.tasks.task import Problems, Task
+from tape_arith.arith.tasks.task import Task
 from tape_arith.models.decoder import Decoder
 from tape_arith.models.hardware import Hardware
 from tape_arith.models.names import AttentionChoice
 
-EXACT = "exact"
-"""The value of `error` for a right answer."""
-KINDS = {
-    "ended_early": "ended too early",
-    "went_on": "did not end",
-    "one_less": "digit one less",
-    "one_more": "digit one more",
-    "other_digit": "another digit",
-    "no_digit": "no digit",
-    "for_symbol": "digit for a symbol",
-    "other_symbol": "another symbol",
-}
-"""Kinds of a first error. Digits are one less or more in decimal numbers alone; symbols are what
-stands between digits or before them, or letters and signs of a task of one's own."""
-_WRONG_LENGTH, _OFF_BY_ONE = ["ended_early", "went_on"], ["one_less", "one_more"]
 # Lengths in one hue, digits in another, so that the two halves of a bar are seen first.
 _COLOURS = ("#b35806", "#f1a340", "#053061", "#4393c3", "#c6dbef", "#999999", "#5e3c99", "#b2abd2")
 _FEWEST = 50
@@ -83,8 +55,8 @@ _FEWEST = 50
 chain length has so many, the length with the most answers is drawn."""
 _LINE: dict[str, Any] = {"linewidth": 0.9, "markersize": 3.0, "markeredgewidth": 0.4}
 _BY_CHANCE = (
-    "By chance 22 % of wrong digits are off by one (two of nine); 8 for 9 and 9 for 0 count as one "
-    "less. "
+    "If a wrong digit were any of the nine others, 22 % would be off by one; 8 for 9 and 9 for 0 "
+    "count as one less. "
 )
 
 
@@ -98,77 +70,9 @@ def measure(runs: StudiedRuns, count: int | None = None) -> Study:
     total = sum(map(len, regions.values()))
 
     def measured(decoder: Decoder, hardware: Hardware) -> pd.DataFrame:
-        return errors(decoder, runs.bucket, total, axes, hardware)
+        return count_first_errors(decoder, runs.bucket, total, axes, hardware)
 
     return runs.measure("errors", regions, measured, AttentionChoice(compiled=False))
-
-
-def errors(
-    decoder: Decoder, bucket: Bucket, count: int, axes: Lengths, hardware: Hardware
-) -> pd.DataFrame:
-    """Count the errors in the answers to the first `count` problems of `bucket`, scored as a grid
-    is."""
-    task, threshold = load_task(bucket.task), probed_threshold(decoder, bucket, count, hardware)
-    parts = []
-    for start in range(0, count, ROWS_A_CHUNK):
-        stop = min(start + ROWS_A_CHUNK, count)
-        problems = bucket.problems(start, stop)
-        outcome = score(decoder, problems, bucket.keys(start, stop), hardware, threshold)
-        chains = task.carry_chains(bucket.drawn(start, stop))
-        parts.append(first_errors(problems, chains, outcome, axes, _has_decimals(task)))
-    columns = ["region", "chain", "error", "place"]
-    counts = pd.concat(parts).value_counts(columns, sort=False, dropna=False)
-    return counts.rename("problems").reset_index()
-
-
-def first_errors(
-    problems: Problems,
-    chains: Ints | None,
-    outcome: Outcome,
-    axes: Lengths,
-    decimals: bool = True,
-) -> pd.DataFrame:
-    """Return one row per problem; `chains` int64[n] has the length of its longest carry chain.
-
-    Digits one less or more are told apart if answers have `decimals`.
-    """
-    longer = number_longer(axes, problems.axis_lengths) > 0
-    starts = problems.starts + problems.prompt_lengths
-    right = problems.tokens[starts + np.maximum(outcome.first_wrong, 0)].astype(np.int64)
-    predicted, difference = outcome.predicted, (outcome.predicted - right) % 10
-    # Digits are compared modulo 10: a lost carry leaves one less, an invented carry one more. A
-    # lost last carry ends the answer early, an invented one goes on.
-    kinds = {
-        EXACT: outcome.first_wrong < 0,
-        "ended_early": predicted == EOS,
-        "went_on": right == EOS,
-        "other_symbol": ~_is_digit(right) & ~_is_digit(predicted),
-        "no_digit": ~_is_digit(predicted),
-        "for_symbol": ~_is_digit(right),
-        "one_less": decimals & (difference == 9),
-        "one_more": decimals & (difference == 1),
-    }
-    places = pd.Series(outcome.first_wrong, dtype="Int64")
-    return pd.DataFrame(
-        {
-            "region": np.where(longer, OUTSIDE, INSIDE),
-            "chain": pd.Series(chains, places.index, dtype="Int64"),
-            "error": np.select(list(kinds.values()), list(kinds), "other_digit"),
-            "place": places.mask(outcome.first_wrong < 0),
-        }
-    )
-
-
-def _is_digit(tokens: Ints) -> Bools:
-    return (tokens >= DIGIT_ZERO) & (tokens < DIGIT_ZERO + 10)
-
-
-def _has_digits(task: Task[Any]) -> bool:
-    return any(map(str.isdecimal, example_answer(task)))
-
-
-def _has_decimals(task: Task[Any]) -> bool:
-    return task.digit_order is not None and task.base == 10 and _has_digits(task)
 
 
 def _task(study: Study) -> Task[Any]:
@@ -178,8 +82,8 @@ def _task(study: Study) -> Task[Any]:
 def _shown_kinds(study: Study) -> dict[str, str]:
     """Return the kinds of errors that answers to the task can have, with their words."""
     task, seen = _task(study), set(study.rows.error)
-    possible = {*_WRONG_LENGTH, *(("other_digit", "no_digit") if _has_digits(task) else ())}
-    possible |= {*_OFF_BY_ONE} if _has_decimals(task) else set()
+    possible = {*WRONG_LENGTH, *(("other_digit", "no_digit") if has_digits(task) else ())}
+    possible |= {*OFF_BY_ONE} if has_decimals(task) else set()
     return {kind: words for kind, words in KINDS.items() if kind in possible | seen}
 
 
@@ -221,7 +125,7 @@ def to_markdown(study: Study) -> str:
     zero = "the least significant digit" if is_one_number(task) else "the first token"
     legend = (
         "The first error is the token at which greedy decoding first leaves the right answer; "
-        f"place 0 is {zero}. {_BY_CHANCE if _has_decimals(task) else ''}"
+        f"place 0 is {zero}. {_BY_CHANCE if has_decimals(task) else ''}"
         "Counts of all seeds together."
     )
     return "".join([*texts, f"{legend} {study.source}\n"])
@@ -243,17 +147,17 @@ def _share(part: int, total: int) -> str:
 
 def _kinds_table(study: Study, region: Region) -> pd.DataFrame:
     kinds, problems = _kinds(study, region), _counts(study, region, "error")[1].sum()
-    wrong, off_by_one = kinds.sum(axis=1), kinds[_OFF_BY_ONE].sum(axis=1)
+    wrong, off_by_one = kinds.sum(axis=1), kinds[OFF_BY_ONE].sum(axis=1)
     digits = off_by_one + kinds.other_digit
     shares = {
         "wrong answers": (wrong, problems),
-        "wrong length": (kinds[_WRONG_LENGTH].sum(axis=1), wrong),
+        "wrong length": (kinds[WRONG_LENGTH].sum(axis=1), wrong),
         "wrong digit": (digits, wrong),
         "off by one, of wrong digits": (off_by_one, digits),
     }
-    if not _has_digits(_task(study)):
+    if not has_digits(_task(study)):
         del shares["wrong digit"]
-    if not _has_decimals(_task(study)):
+    if not has_decimals(_task(study)):
         del shares["off by one, of wrong digits"]
     facts = {"seeds": [", ".join(map(str, seeds)) for seeds in study.seeds.values()]}
     facts["problems"] = [REGION_WORDS[region]] * len(kinds)
@@ -317,11 +221,14 @@ def _figure_note(task: Task[Any], has_chains: bool, one_number: bool, has_places
     if has_chains and one_number:
         sentences.append(
             "A lost last carry ends too early, an invented one does not end; one less and one "
-            "more, modulo 10, are what a lost or invented carry leaves; by chance two of nine "
-            "wrong digits are off by one."
+            "more, modulo 10, are what a lost or invented carry leaves: two of nine digits if a "
+            "wrong one were any of the nine others."
         )
-    elif _has_decimals(task):
-        sentences.append("One less and one more are modulo 10: by chance two of nine wrong digits.")
+    elif has_decimals(task):
+        sentences.append(
+            "One less and one more are modulo 10: two of nine digits if a wrong one were any of "
+            "the nine others."
+        )
     return " ".join(sentences)
 
 

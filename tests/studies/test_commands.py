@@ -101,6 +101,7 @@ def test_attention(tmp_path: Path) -> None:
         ("copy:hints=true", "12", False, False, False),
         ("multiplication", "12x7", False, True, True),
         ("addition:pad=true", "12+7", True, True, False),
+        ("addition:scratchpad=true", "12+7", True, False, False),
         ("or:op=xor", "01^1", False, False, True),
     ],
 )
@@ -114,7 +115,8 @@ def test_every_task_is_studied(
     text = done("study", "errors", folder, "--figure", "e.png").out
     assert ("longest carry chain" in text) == has_carries
     assert ("digit one less" in text) == ("22 %" in text) == has_decimals
-    assert "Wrong answers by place" in text and "for a symbol |" not in text
+    assert "Wrong answers by place" in text
+    assert ("for a symbol |" in text) == ("scratchpad" in task)  # '>' ends the steps
     maps = done("study", "attention", folder, "--problems", 3, "--problem", problem, "--json").out
     content = json.loads(maps)
     assert ("place" in {row["measure"] for row in content["rows"]}) == has_places

@@ -17,8 +17,9 @@ from tape_arith.arith.data.bucket import CARRY, EVALUATION, Bucket
 from tape_arith.arith.runs.build import decoder_for
 from tape_arith.arith.scoring.axes import digit_pairs
 from tape_arith.arith.scoring.score import score
-from tape_arith.arith.studies import errors as module
-from tape_arith.arith.studies.errors import KINDS, errors, figures, first_errors, to_markdown
+from tape_arith.arith.studies import first_errors as module
+from tape_arith.arith.studies.errors import figures, to_markdown
+from tape_arith.arith.studies.first_errors import KINDS, count_first_errors, first_errors
 from tape_arith.arith.studies.study import INSIDE, OUTSIDE
 from tape_arith.arith.tasks.families.tokens import DIGIT_ZERO, EOS, SYMBOLS, Vocabulary
 from tape_arith.arith.tasks.registry import load_task
@@ -123,7 +124,7 @@ def test_answers_to_an_evaluation_set(
     problems = bucket.problems(0, COUNT)
     expected = count_by_loops(problems, decoded(decoder, bucket, problems))
     monkeypatch.setattr(module, "ROWS_A_CHUNK", 40)
-    assert as_counter(errors(decoder, bucket, COUNT, AXES, cpu())) == expected
+    assert as_counter(count_first_errors(decoder, bucket, COUNT, AXES, cpu())) == expected
     _, chains, kinds, _ = map(set, zip(*expected, strict=True))
     assert len(kinds) >= 4 and len(chains) >= 2
 
@@ -159,7 +160,7 @@ def test_logits_that_overflow_say_no_digit() -> None:
     decoder = decoder_for(CONFIG, parse("rope"), 0).eval()
     with torch.no_grad():
         decoder.head.weight[DIGIT_ZERO + 5].fill_(float("nan"))  # which argmax takes for the most
-    rows = errors(decoder, BUCKET, 20, AXES, cpu())
+    rows = count_first_errors(decoder, BUCKET, 20, AXES, cpu())
     assert set(rows.error) == {"no_digit"} and rows.problems.sum() == 20
 
 
