@@ -75,7 +75,7 @@ class Declaration:
     problem: str = ""
     description: str = ""
     chance: float = 0.0
-    """Of a task: the share of problems that the best guess gets right, given as a plain number."""
+    """The share of a task's problems that the best guess gets right, given as a plain number."""
 
 
 @cache

@@ -228,7 +228,7 @@ def check_answers(name: str) -> None:
 
 
 def check_reading(name: str) -> None:
-    """What is no problem is refused in one line, where a person may write one.
+    """A text that is no problem is refused in one line, where a person may write one.
 
     Usually: int() of what is no number; a pattern that takes an empty text.
     """

@@ -44,7 +44,7 @@ class Column(NamedTuple):
     source: str
     """The origin of the numbers, in words (`captions.source`)."""
     guess: str
-    """What the best guess gets right, if it does not fall with length (`captions.guess_words`)."""
+    """A sentence on the best guess, if what it gets right does not fall with length."""
 
     def describe(self) -> str:
         """Return "or trained to 10 bits and tested to 20 (preset mini-or)", with `guess` in it."""

@@ -31,7 +31,7 @@ class Interval:
     half_width: float
     """The number after the ±: the longer arm, before the ends are clipped to 0..1."""
     of: Literal["seeds", "this run only"]
-    """What the interval covers: new training runs, or only new problems for the same run."""
+    """The scope of the interval: new training runs, or only new problems for the same run."""
     count: int
     """Number of seeds, or of problems."""
 

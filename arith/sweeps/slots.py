@@ -32,7 +32,7 @@ last. A step of `mini` has 1.6e10, of `small-20` 6.8e10, of `paper-20` 1.4e13.""
 
 @dataclass(frozen=True)
 class Slots:
-    """How jobs share this machine: `count` at a time, each with `threads` CPU threads.
+    """Jobs side by side on this machine: `count` at a time, each with `threads` CPU threads.
 
     `last` has the threads of the runs that are left over when the others ran `count` at a time.
     """

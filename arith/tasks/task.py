@@ -88,12 +88,12 @@ class Task(ABC, Generic[Drawn]):
     step_symbols: str = ""
     """Symbols that end a step of a scratchpad; after the last of them stands the final answer."""
     writing_rule: ClassVar[str] = ""
-    """What `example` does not show, for the error of a problem that is not one."""
+    """The rule that `example` does not show, for the error of a problem that is not one."""
     separators: str = "="
     """Symbols that end a part of the prompt, '=' last."""
     coupled: ClassVar[Literal["alike", "mirrored"] | None] = None
-    """How Position Coupling (Cho et al. 2024) couples digits, counted as they are written: digit k
-    of the answer with digit k of each operand, or with digit k from the end; None: not."""
+    """The pairs of Position Coupling (Cho et al. 2024), digits counted as they are written: digit k
+    of the answer and digit k of each operand, or digit k from the end; None: not coupled."""
     chance: float = 0.0
     """Share of problems that the best guess gets right, if it does not fall with length."""
     name: str = ""

@@ -37,7 +37,7 @@ class TwoOperands(Task[Operands]):
     """The operator, one symbol of the vocabulary."""
     writing_rule = ", without leading zeros"
     operand: ClassVar[str] = "[1-9][0-9]*"
-    """How an operand is written."""
+    """The pattern of a written operand."""
 
     @property
     def separators(self) -> str:  # type: ignore[override]
