@@ -21,7 +21,7 @@ from tape_arith.arith.tasks.task import Problems, Task, concatenate
 
 EVALUATION, CARRY = "evaluation", "carry"
 SPLITS = (EVALUATION, CARRY)
-"""Splits that a run can be scored on: uniform operands as in training, or the task's hard ones."""
+"""Splits that a run can be scored on: uniform digits as in training, or long carry chains."""
 LENGTH_TYPE = np.dtype("<u2")
 """Type of a problem's length as it is stored and hashed."""
 _MOST_TOKENS = int(np.iinfo(LENGTH_TYPE).max)
@@ -77,8 +77,8 @@ class Bucket:
                 f"task {self.task} has problems of up to {self.longest:,} tokens at these lengths: "
                 f"give lengths with {_MOST_TOKENS:,} at most"
             )
-        if self.split == CARRY:
-            task.hard_halves(self.most)
+        if self.split == CARRY and not task.has_carries:
+            raise UsageError(f"task {task.name} has no split 'carry', only 'evaluation'")
 
     @property
     def version(self) -> int:
@@ -148,7 +148,7 @@ class Bucket:
         with task_errors(self.task):
             if self.split == CARRY:
                 halves = self._halves("digits", start, stop, task.hard_halves(self.most))
-                return task.draw_hard(lengths, halves)
+                return task.draw_hard(lengths, halves, self.most)
             halves = self._halves("digits", start, stop, 2 * task.words_each(self.most))
             return task.draw(lengths, halves, self.most)
 

@@ -220,9 +220,8 @@ def _figure_note(task: Task[Any], has_chains: bool, one_number: bool, has_places
         sentences.append("Dashed: to its left the places that trained operands have.")
     if has_chains and one_number:
         sentences.append(
-            "A lost last carry ends too early, an invented one does not end; one less and one "
-            "more, modulo 10, are what a lost or invented carry leaves: two of nine digits if a "
-            "wrong one were any of the nine others."
+            "A carry of one that is lost or invented leaves one less or one more, modulo 10 (two "
+            "of nine digits if a wrong one were any of the nine others), or a wrong length."
         )
     elif has_decimals(task):
         sentences.append(

@@ -14,6 +14,7 @@ from tape_arith.arith.data.bucket import Bucket
 from tape_arith.arith.scoring.axes import Axes, Bools, Ints, number_longer
 from tape_arith.arith.scoring.score import ROWS_A_CHUNK, Outcome, probed_threshold, score
 from tape_arith.arith.studies.study import INSIDE, OUTSIDE, example_answer
+from tape_arith.arith.tasks.families.carries import carry_chains
 from tape_arith.arith.tasks.families.tokens import DIGIT_ZERO, EOS
 from tape_arith.arith.tasks.registry import load_task
 from tape_arith.arith.tasks.task import Problems, Task
@@ -48,7 +49,9 @@ def count_first_errors(
         stop = min(start + ROWS_A_CHUNK, count)
         problems = bucket.problems(start, stop)
         outcome = score(decoder, problems, bucket.keys(start, stop), hardware, threshold)
-        chains = task.carry_chains(bucket.drawn(start, stop))
+        chains = None
+        if task.has_carries:
+            chains = carry_chains(task.columns(bucket.drawn(start, stop)))
         parts.append(first_errors(problems, chains, outcome, axes, has_decimals(task)))
     columns = ["region", "chain", "error", "place"]
     counts = pd.concat(parts).value_counts(columns, sort=False, dropna=False)
@@ -70,8 +73,8 @@ def first_errors(
     starts = problems.starts + problems.prompt_lengths
     right = problems.tokens[starts + np.maximum(outcome.first_wrong, 0)].astype(np.int64)
     predicted, difference = outcome.predicted, (outcome.predicted - right) % 10
-    # Digits are compared modulo 10: a lost carry leaves one less, an invented carry one more. A
-    # lost last carry ends the answer early, an invented one goes on.
+    # Digits are compared modulo 10: in a sum a lost carry leaves one less, an invented carry one
+    # more. A lost last carry ends the answer early, an invented one goes on.
     kinds = {
         EXACT: outcome.first_wrong < 0,
         "ended_early": predicted == EOS,

@@ -3,5 +3,5 @@
 task.py      the interface of a task
 registry.py  tasks by name: of this folder, of packages, FILE.py:CLASS
 families/    what several tasks share: numbers, tokens, formats, base classes
-addition.py  a task, as is every other file; this one also draws operands with long carry chains
+addition.py  a task, as is every other file
 """

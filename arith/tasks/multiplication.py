@@ -4,7 +4,13 @@ from typing import Literal
 
 import numpy as np
 
-from tape_arith.arith.tasks.families.numbers import Digits, Int64, added, products
+from tape_arith.arith.tasks.families.numbers import (
+    Digits,
+    Int64,
+    added,
+    product_columns,
+    products,
+)
 from tape_arith.arith.tasks.families.two_operands import Operands, TwoOperands
 from tape_arith.arith.tasks.families.writing import Field, Format, Writer
 
@@ -68,6 +74,9 @@ class Multiplication(TwoOperands):
                     fields.append(write.symbol(",", present))
                 fields.append(write.number(number.where(present)))
         return [*partial_products, write.symbol(">"), *totals]
+
+    def columns(self, drawn: Operands) -> Int64:
+        return product_columns(*drawn)
 
     def answer_bound(self, lengths: Int64) -> Int64:
         if not self.format.scratchpad:

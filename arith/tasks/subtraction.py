@@ -2,7 +2,11 @@
 
 from typing import Literal
 
-from tape_arith.arith.tasks.families.numbers import Digits, Int64, differences
+import numpy as np
+
+from tape_arith.arith.tasks.families.carries import draw_chained
+from tape_arith.arith.tasks.families.numbers import Digits, Int64, UInt32, differences
+from tape_arith.arith.tasks.families.random_words import below
 from tape_arith.arith.tasks.families.two_operands import Operands, TwoOperands, longer
 from tape_arith.arith.tasks.families.writing import Field, Format, Writer
 
@@ -53,3 +57,21 @@ class Subtraction(TwoOperands):
 
     def answer_bound(self, lengths: Int64) -> Int64:
         return super().answer_bound(lengths) + 1
+
+    def columns(self, drawn: Operands) -> Int64:
+        a, b = drawn
+        negative = differences(a, b)[1]
+        # The smaller number is taken from the larger one, as on paper.
+        return (a.values.astype(np.int64) - b.values) * np.where(negative, -1, 1)[:, None]
+
+    def hard_halves(self, most: tuple[int, ...]) -> int:
+        return 3 + max(most)
+
+    def draw_hard(self, lengths: Int64, halves: UInt32, most: tuple[int, ...]) -> Operands:
+        # Of two operands of one length, the first half word says which is larger.
+        first, second = lengths.T.copy()
+        swapped = ((first < second) | ((first == second) & (below(2, halves[:, 0]) > 0)))[:, None]
+        ordered = np.where(swapped, lengths[:, ::-1], lengths)
+        larger, smaller = draw_chained(ordered, halves[:, 1:], sign=-1)
+        a, b = np.where(swapped, smaller, larger), np.where(swapped, larger, smaller)
+        return Digits(a, first), Digits(b, second)

@@ -2,8 +2,11 @@
 
 from typing import Literal
 
+import numpy as np
+
+from tape_arith.arith.tasks.families.carries import draw_chained
 from tape_arith.arith.tasks.families.lists import ListOfNumbers, NumberList, decimal_digits
-from tape_arith.arith.tasks.families.numbers import Digits, Int64, added
+from tape_arith.arith.tasks.families.numbers import Digits, Int64, UInt32, added
 from tape_arith.arith.tasks.families.writing import Field, Format, Writer
 
 
@@ -53,6 +56,27 @@ class Sum(ListOfNumbers):
             present = drawn.counts > number
             fields += [write.symbol(">", present), write.number(total.where(present))]
         return fields
+
+    def columns(self, drawn: NumberList) -> Int64:
+        most = drawn.values.shape[1]
+        return np.pad(drawn.values.sum(axis=1, dtype=np.int64), ((0, 0), (0, len(str(most)))))
+
+    def hard_halves(self, most: tuple[int, ...]) -> int:
+        return 2 * self.words_each(most) + 2 + most[1]
+
+    def draw_hard(self, lengths: Int64, halves: UInt32, most: tuple[int, ...]) -> NumberList:
+        # The digits of a longest number and of the one after it are drawn once more, beside what
+        # the others add up to.
+        counts, digits = lengths.T
+        usual = 2 * self.words_each(most)
+        drawn, lists = self.draw(lengths, halves[:, :usual], most), np.arange(len(lengths))
+        longest = np.argmax(drawn.lengths == digits[:, None], axis=1)
+        pair = lists[:, None], np.stack([longest, (longest + 1) % counts], axis=1)
+        drawn.values[pair] = 0
+        others = drawn.values.sum(axis=1, dtype=np.int64)
+        chained = draw_chained(drawn.lengths[pair], halves[:, usual:], others)
+        drawn.values[(*pair, slice(most[1]))] = np.stack(chained, axis=1)
+        return drawn
 
     def _totals(self, drawn: NumberList) -> list[Digits]:
         """Return the sums of the first two numbers, the first three, and so on."""

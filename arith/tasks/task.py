@@ -10,12 +10,16 @@ from typing import ClassVar, Generic, Literal, NamedTuple, TypeVar
 import numpy as np
 
 from tape_arith.arith.errors import UsageError
+from tape_arith.arith.tasks.families.carries import carry_chains
 from tape_arith.arith.tasks.families.numbers import Int64, UInt8, UInt32
 from tape_arith.arith.tasks.families.random_words import below
 from tape_arith.arith.tasks.families.tokens import BLANK, EOS, MARKERS, PAD, Vocabulary
 from tape_arith.arith.tasks.families.writing import Field, Format, Order, Writer
 
 Drawn = TypeVar("Drawn")
+
+_TRIES = 32
+"""Draws of which a problem of the split `carry` is chosen."""
 
 
 class Axis(NamedTuple):
@@ -157,27 +161,37 @@ class Task(ABC, Generic[Drawn]):
         Raises UsageError if it is not one of this task.
         """
 
-    def hard_halves(self, most: tuple[int, ...]) -> int:
-        """Return the half words that a problem of the split `carry` needs.
+    def columns(self, drawn: Drawn) -> Int64:
+        """Return what the digits add up to at each place of the answer before anything is carried,
+        int64[n, places], the least significant first.
 
-        Raises UsageError unless a subclass defines what is hard.
+        A task that defines it has carries: the split `carry`, and chains in studies of errors.
         """
-        raise self._no_hard_problems
-
-    def draw_hard(self, lengths: Int64, halves: UInt32) -> Drawn:
-        """Draw problems of the split `carry`, made hard by their digits, not by their lengths.
-
-        Raises UsageError as `hard_halves` does.
-        """
-        raise self._no_hard_problems
+        raise UsageError(f"task {self.name} has no carries")
 
     @property
-    def _no_hard_problems(self) -> UsageError:
-        return UsageError(f"task {self.name} has no split 'carry', only 'evaluation'")
+    def has_carries(self) -> bool:
+        return type(self).columns is not Task.columns
 
-    def carry_chains(self, drawn: Drawn) -> Int64 | None:
-        """Return the length of the longest carry chain of each problem; None without carries."""
-        return None
+    def hard_halves(self, most: tuple[int, ...]) -> int:
+        """Return the half words that a problem of the split `carry` needs, up to these lengths."""
+        return 1 + _TRIES * 2 * self.words_each(most)
+
+    def draw_hard(self, lengths: Int64, halves: UInt32, most: tuple[int, ...]) -> Drawn:
+        """Draw problems of the split `carry`, made hard by their digits, not by their lengths.
+
+        Each is one of 32 draws: the one whose longest carry chain is nearest to a length that is
+        uniform over 1 .. the longest chain of all 32. A task with rarer chains draws its digits to
+        make them.
+
+        Half words: that length, then those of each draw.
+        """
+        tries = halves[:, 1:].reshape(len(halves), _TRIES, 2 * self.words_each(most))
+        drawn = (self.draw(lengths, tries[:, k], most) for k in range(_TRIES))
+        chains = np.stack([carry_chains(self.columns(each)) for each in drawn], axis=1)
+        wanted = 1 + below(chains.max(axis=1), halves[:, 0])
+        nearest = np.abs(chains - wanted[:, None]).argmin(axis=1)
+        return self.draw(lengths, tries[np.arange(len(tries)), nearest], most)
 
     def bounds(self, most: tuple[int, ...]) -> tuple[int, int]:
         """Return the most tokens of a prompt and of a whole problem, end token included.

@@ -112,12 +112,18 @@ def differences(a: Digits, b: Digits) -> tuple[Digits, npt.NDArray[np.bool_]]:
     return without_leading_zeros(result.view(np.uint8)), negative
 
 
-def products(a: Digits, b: Digits) -> Digits:
-    """Return a * b."""
+def product_columns(a: Digits, b: Digits) -> Int64:
+    """Return the sums of products of digits at each place of a * b, int64[n, W of a + W of b]."""
     first, second = a.values.T.astype(np.int64), b.values.T.astype(np.int64)
     total = np.zeros((len(first) + len(second), len(a.lengths)), dtype=np.int64)
     for place, digits in enumerate(second):
         total[place : place + len(first)] += first * digits
+    return total.T
+
+
+def products(a: Digits, b: Digits) -> Digits:
+    """Return a * b."""
+    total = product_columns(a, b).T
     for place in range(len(total) - 1):
         total[place + 1] += total[place] // 10
         total[place] %= 10
