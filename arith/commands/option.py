@@ -175,7 +175,7 @@ With = Annotated[
 Split = Annotated[
     str,
     typer.Option(
-        help="Which problems: evaluation (the usual ones) or carry (addition: long carry chains).",
+        help="Which problems: evaluation (the usual ones) or carry (long carry chains).",
         callback=_known_split,
     ),
 ]

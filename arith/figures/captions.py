@@ -18,7 +18,7 @@ Panel = Sequence[Grid]
 NBSP = "\N{NO-BREAK SPACE}"
 MEANS: tuple[Region, ...] = ("out_of_distribution", "in_distribution", "all_cells")
 """The means that every figure prints, in this order."""
-SPLIT_WORDS = {EVALUATION: "", CARRY: "hard sums: long carry chains"}
+SPLIT_WORDS = {EVALUATION: "", CARRY: "hard problems: long carry chains"}
 """Names of the splits in notes; the usual split has none."""
 RANGES = f"Where ± would leave 0 to 100{NBSP}%, the lowest and the highest seed are in brackets."
 ONE_SEED = "\N{DAGGER}"
@@ -120,7 +120,7 @@ def seeds_line(panel: Panel) -> str:
 def convergence(panel: Panel) -> str | None:
     """Return "not converged" with the number of seeds, or None if all seeds converged.
 
-    The usual sums decide, also for a grid of hard ones; without them it is unknown.
+    The usual problems decide, also for a grid of hard ones; without them it is unknown.
     """
     states = [grid.converged for grid in panel]
     failed = sum(state is False for state in states)
@@ -152,7 +152,7 @@ def footnote(
         spread += f"{values} are means over seeds; in a mean every {each} weighs the same."
     note = f"{source(panels, labels)} ± is the 95{NBSP}% interval: {spread}"
     if any(grid.converged is False for panel in panels for grid in panel):
-        usual = " on the usual sums" if SPLIT_WORDS.get(panels[0][0].split, True) else ""
+        usual = " on the usual problems" if SPLIT_WORDS.get(panels[0][0].split, True) else ""
         note += f" Not converged: below 99{NBSP}% in distribution{usual}."
     return note
 

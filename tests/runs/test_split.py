@@ -1,4 +1,4 @@
-"""Hard sums beside the usual ones: each in a grid of its own, and never in one figure."""
+"""Hard problems beside the usual ones: each in a grid of its own, and never in one figure."""
 
 import json
 import shutil
@@ -23,12 +23,12 @@ from tape_arith.models.names import parse, parse_list
 from tests.helpers.tiny_runs import contents, done, refused, untouched
 
 ROPE = Path("runs/mini/rope/seed-0")
-HARD = "hard sums: long carry chains"
+HARD = "hard problems: long carry chains"
 
 
 @pytest.fixture(scope="module")
 def scored_once(trained: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The comparison, with rope and fire scored on hard sums too. Not to be changed."""
+    """The comparison, with rope and fire scored on hard problems too. Not to be changed."""
     folder = tmp_path_factory.mktemp("hard") / "place"
     shutil.copytree(trained, folder)
     with pytest.MonkeyPatch.context() as patch:
@@ -91,7 +91,7 @@ def test_a_figure_shows_one_split(hard: Path) -> None:
     standard, _ = select_panels(Path("runs"), "rope,fire")
     carry, _ = select_panels(Path("runs"), "rope,fire", evaluation_set=EvaluationSet(CARRY))
     assert f"Task addition, {HARD}, trained to 2 digits" in captions.footnote(carry)
-    assert "hard sums" not in captions.footnote(standard)
+    assert "hard problems" not in captions.footnote(standard)
     with pytest.raises(UsageError, match=r"differs from rope seed 0 .split carry, not eval"):
         captions.checked_panels([standard[0], carry[1]])
 
@@ -117,7 +117,7 @@ def test_hard_sums_do_not_say_what_converged(hard: Path) -> None:
     grids = find_grids(Path("runs"), names=parse_list("rope"), evaluation_set=EvaluationSet(CARRY))
     assert [grid.converged for grid in grids] == [False, False]
     assert captions.convergence(grids) == "not converged"
-    assert "in distribution on the usual sums." in captions.footnote([grids])
+    assert "in distribution on the usual problems." in captions.footnote([grids])
     for seed in (0, 1):
         file = Path(f"runs/mini/rope/seed-{seed}/grid.json")
         grid = Grid.load(file)
@@ -140,7 +140,7 @@ def test_a_longer_budget_keeps_the_earlier_grids_apart(hard: Path) -> None:
     assert not (ROPE / "grid@carry.json").exists() and (ROPE / "grid.json").exists()
 
 
-def test_a_task_without_hard_sums(comparison: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.delattr(type(load_task("addition")), "hard_halves")
+def test_a_task_without_carries(comparison: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delattr(type(load_task("addition")), "columns")
     with untouched(comparison):
         assert "task addition has no split 'carry'" in refused("score", ROPE, "--split", CARRY)
