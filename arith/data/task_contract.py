@@ -11,18 +11,20 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from contextlib import suppress
+from functools import wraps
 from itertools import pairwise
+from pathlib import Path
 
 import numpy as np
 
 from tape_arith.arith.data.bucket import Bucket
-from tape_arith.arith.errors import UsageError
+from tape_arith.arith.errors import Failure, UsageError
 from tape_arith.arith.tasks.families.numbers import Int64
 from tape_arith.arith.tasks.families.tokens import BLANK, DIGIT_ZERO, EOS
 from tape_arith.arith.tasks.registry import load_task, locate_task, parse_task, task_hash
 from tape_arith.arith.tasks.task import Problems, concatenate
 from tape_arith.models.locate import Location
-from tape_arith.models.promises import Check, ContractReport, outcome_of
+from tape_arith.models.promises import Check, CheckOutcome, ContractReport, outcome_of
 
 _DIGITS, _OPERANDS = 6, 5
 _LONG = 300
@@ -269,10 +271,23 @@ def examine(name: str) -> ContractReport:
     """
     sources, name = task_hash(name), load_task(name).name
     place = locate_task(parse_task(name).name)
-    outcomes = [outcome_of(check_builds, name, [place.file])]
+    outcomes = [_outcome(check_builds, name, place.file)]
     if outcomes[0].holds:
-        outcomes += [outcome_of(check, name, [place.file]) for check in CHECKS]
+        outcomes += [_outcome(check, name, place.file) for check in CHECKS]
     return ContractReport(name, sources, tuple(outcomes), tuple(_warnings(place)))
+
+
+def _outcome(check: Check[str], name: str, file: Path | None) -> CheckOutcome:
+    """Run one check. Errors of the task's code are told without the advice to check it."""
+
+    @wraps(check)
+    def unwrapped(name: str) -> str | None:
+        try:
+            return check(name)
+        except Failure as failure:
+            raise failure.__cause__ or failure from None
+
+    return outcome_of(unwrapped, name, [file])
 
 
 def broken_promise(name: str) -> str:

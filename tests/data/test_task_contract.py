@@ -159,6 +159,12 @@ def test_it_is_checked_by_name_and_by_file(here: Path) -> None:
     result = call("check", "mine.py:Mine")
     assert result.code == 1 and "but: ValueError: invalid literal" in result.out
     assert "usually: int() of what is no number;" in result.out
+    write("\n    def answer(self, string):\n        return {1: string}[len(string.lengths)]\n")
+    for command in (("check",), ("train", "--pe", "rope", *settings(), "--task")):
+        said = call(*command, "mine.py:Mine")
+        text = said.out + said.err
+        assert "KeyError: 2000 (line 22 of mine.py)" in text
+        assert "looks into it" not in text and said.code in (1, 2)
     Path("mine.py").write_text(MINE.replace("version = 1", "").replace("example =", "other ="))
     assert "task mine.py:Mine lacks version, example: define" in refused("check", "mine.py:Mine")
     Path("mine.py").write_text(MINE.replace("def answer_digits", "def other_digits"))
