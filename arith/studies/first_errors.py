@@ -14,7 +14,6 @@ from tape_arith.arith.data.bucket import Bucket
 from tape_arith.arith.scoring.axes import Axes, Bools, Ints, number_longer
 from tape_arith.arith.scoring.score import ROWS_A_CHUNK, Outcome, probed_threshold, score
 from tape_arith.arith.studies.study import INSIDE, OUTSIDE, example_answer
-from tape_arith.arith.tasks.families.carries import carry_chains
 from tape_arith.arith.tasks.families.tokens import DIGIT_ZERO, EOS
 from tape_arith.arith.tasks.registry import load_task
 from tape_arith.arith.tasks.task import Problems, Task
@@ -49,9 +48,8 @@ def count_first_errors(
         stop = min(start + ROWS_A_CHUNK, count)
         problems = bucket.problems(start, stop)
         outcome = score(decoder, problems, bucket.keys(start, stop), hardware, threshold)
-        chains = None
-        if task.has_carries:
-            chains = carry_chains(task.columns(bucket.drawn(start, stop)))
+        drawn = bucket.drawn(start, stop)
+        chains = task.carry_chains(drawn) if task.has_carries else None
         parts.append(first_errors(problems, chains, outcome, axes, has_decimals(task)))
     columns = ["region", "chain", "error", "place"]
     counts = pd.concat(parts).value_counts(columns, sort=False, dropna=False)

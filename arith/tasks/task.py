@@ -10,7 +10,7 @@ from typing import ClassVar, Generic, Literal, NamedTuple, TypeVar
 import numpy as np
 
 from tape_arith.arith.errors import UsageError
-from tape_arith.arith.tasks.families.carries import carry_chains
+from tape_arith.arith.tasks.families.carries import longest_chains
 from tape_arith.arith.tasks.families.numbers import Int64, UInt8, UInt32
 from tape_arith.arith.tasks.families.random_words import below
 from tape_arith.arith.tasks.families.tokens import BLANK, EOS, MARKERS, PAD, Vocabulary
@@ -173,6 +173,10 @@ class Task(ABC, Generic[Drawn]):
     def has_carries(self) -> bool:
         return type(self).columns is not Task.columns
 
+    def carry_chains(self, drawn: Drawn) -> Int64:
+        """Return the length of the longest carry chain of each problem, int64[n]."""
+        return longest_chains(self.columns(drawn), self.base)
+
     def hard_halves(self, most: tuple[int, ...]) -> int:
         """Return the half words that a problem of the split `carry` needs, up to these lengths."""
         return 1 + _TRIES * 2 * self.words_each(most)
@@ -188,7 +192,7 @@ class Task(ABC, Generic[Drawn]):
         """
         tries = halves[:, 1:].reshape(len(halves), _TRIES, 2 * self.words_each(most))
         drawn = (self.draw(lengths, tries[:, k], most) for k in range(_TRIES))
-        chains = np.stack([carry_chains(self.columns(each)) for each in drawn], axis=1)
+        chains = np.stack([self.carry_chains(each) for each in drawn], axis=1)
         wanted = 1 + below(chains.max(axis=1), halves[:, 0])
         nearest = np.abs(chains - wanted[:, None]).argmin(axis=1)
         return self.draw(lengths, tries[np.arange(len(tries)), nearest], most)

@@ -21,7 +21,6 @@ from tape_arith.arith.studies import first_errors as module
 from tape_arith.arith.studies.errors import figures, to_markdown
 from tape_arith.arith.studies.first_errors import KINDS, count_first_errors, first_errors
 from tape_arith.arith.studies.study import INSIDE, OUTSIDE
-from tape_arith.arith.tasks.families.carries import carry_chains
 from tape_arith.arith.tasks.families.tokens import DIGIT_ZERO, EOS, SYMBOLS, Vocabulary
 from tape_arith.arith.tasks.registry import load_task
 from tape_arith.arith.tasks.task import Problems
@@ -150,7 +149,7 @@ def test_every_kind_of_error(decoder: Decoder) -> None:
         tokens=np.concatenate(rows).astype(np.uint8), lengths=np.array([len(row) for row in rows])
     )
     outcome = score(decoder, changed_problems, keys, cpu())
-    chains = carry_chains(load_task("addition").columns(BUCKET.drawn(0, COUNT)))
+    chains = load_task("addition").carry_chains(BUCKET.drawn(0, COUNT))
     assert chains is not None
     counted = first_errors(changed_problems, chains, outcome, AXES)
     assert as_counter(counted) == count_by_loops(changed_problems, answers)

@@ -12,7 +12,7 @@ from scipy import stats
 
 from tape_arith.arith.data.bucket import CARRY, Bucket
 from tape_arith.arith.errors import UsageError
-from tape_arith.arith.tasks.families.carries import carry_chains
+from tape_arith.arith.tasks.families.carries import longest_chains
 from tape_arith.arith.tasks.registry import load_task
 from tape_arith.arith.tasks.task import Problems
 
@@ -74,7 +74,7 @@ def longest_chain(task: str, numbers: list[int]) -> int:
 
 def counted(task: str, written: str) -> int:
     drawn, _ = load_task(task).read(written)
-    return int(carry_chains(load_task(task).columns(drawn))[0])
+    return int(load_task(task).carry_chains(drawn)[0])
 
 
 @pytest.mark.parametrize("task", CHOSEN)
@@ -82,6 +82,12 @@ def test_chains_of_chosen_problems(task: str) -> None:
     for written, longest in CHOSEN[task].items():
         numbers = [*map(int, re.split(r"\D", written))]
         assert counted(task, written) == longest == longest_chain(task, numbers), written
+
+
+def test_chains_of_bits() -> None:
+    """1 + 1 carries, and 1 + 0 passes a carry on."""
+    columns = np.array([[2, 1, 1, 1, 0], [2, 1, 1, 0, 0], [1, 1, 0, 0, 0], [2, 0, 2, 2, 1]])
+    assert longest_chains(columns, base=2).tolist() == [4, 3, 0, 2]
 
 
 @settings(database=None, deadline=None)
@@ -128,7 +134,7 @@ def test_every_problem_is_right_and_balanced(task: str, max_digits: int, operand
     count = bucket.num_cells * max(2, 600 // bucket.num_cells)
     problems = bucket.problems(0, count)
     lines = load_task(task).vocabulary.decode(problems.tokens).split("[EOS]")[:-1]
-    chains = carry_chains(load_task(task).columns(bucket.drawn(0, count))).tolist()
+    chains = load_task(task).carry_chains(bucket.drawn(0, count)).tolist()
     for line, lengths, chain in zip(lines, problems.axis_lengths.tolist(), chains, strict=True):
         prompt, answer = line.split("=")
         operands_written = prompt.split(SYMBOLS[task])
@@ -162,7 +168,7 @@ def test_the_longest_chain_is_as_long_as_drawn_and_uniform(
     drawn = own.draw_hard(lengths, halves, cell)
     which = {"addition": 0, "subtraction": 1, "sum": 2 * own.words_each(cell)}[task]
     wanted = 1 + (halves[:, which].astype(np.int64) * most >> 32)
-    assert carry_chains(own.columns(drawn)).tolist() == wanted.tolist()
+    assert own.carry_chains(drawn).tolist() == wanted.tolist()
     counts = np.bincount(wanted, minlength=most + 1)[1:]
     assert most == 1 or stats.chisquare(counts).pvalue > 1e-3
     if task == "addition":  # a chain of all places makes an extra digit, always
@@ -174,7 +180,7 @@ def test_the_longest_chain_is_as_long_as_drawn_and_uniform(
 def test_two_numbers_of_one_digit_never_borrow() -> None:
     bucket = Bucket("subtraction", 1, 0, CARRY)
     first, second = (digits.values[:, 0].astype(int) for digits in bucket.drawn(0, 500))
-    assert not carry_chains(load_task("subtraction").columns(bucket.drawn(0, 500))).any()
+    assert not load_task("subtraction").carry_chains(bucket.drawn(0, 500)).any()
     assert (first > second).any() and (first < second).any()
 
 
@@ -187,7 +193,7 @@ def test_chains_in_sums_of_many_numbers(most: tuple[int, int], share: float) -> 
     )
     drawn = own.draw_hard(np.tile(most, (count, 1)), halves, most)
     wanted = 1 + (halves[:, 2 * own.words_each(most)].astype(np.int64) * most[1] >> 32)
-    chains = carry_chains(own.columns(drawn))
+    chains = own.carry_chains(drawn)
     assert (drawn.lengths.max(axis=1) == most[1]).all() and (drawn.counts == most[0]).all()
     assert (chains == wanted).mean() > share
     assert np.bincount(chains)[1:].min() > count / most[1] / 2
@@ -198,9 +204,9 @@ def test_a_hard_product_is_the_draw_nearest_to_the_length_wanted() -> None:
     each = 2 * own.words_each(cell)
     halves = np.random.default_rng(2).integers(0, 2**32, (count, 1 + 32 * each), dtype=np.uint32)
     lengths = np.tile(cell, (count, 1))
-    hard = carry_chains(own.columns(own.draw_hard(lengths, halves, cell)))
+    hard = own.carry_chains(own.draw_hard(lengths, halves, cell))
     tries = [own.draw(lengths, halves[:, 1 + k * each :][:, :each], cell) for k in range(32)]
-    chains = np.stack([carry_chains(own.columns(drawn)) for drawn in tries])
+    chains = np.stack([own.carry_chains(drawn) for drawn in tries])
     for row in range(count):
         wanted = 1 + math.floor(halves[row, 0] * max(chains[:, row]) / 2**32)
         assert abs(hard[row] - wanted) == min(abs(chains[:, row] - wanted))

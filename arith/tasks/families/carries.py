@@ -1,11 +1,12 @@
 """Carries: how far they run through a number, and numbers in which they run far.
 
 Each place of an answer has a column: what the digits of the operands add up to there, as a sum of
-digits, a difference, or a sum of products. With a carry c into the place, floor((column + c) / 10)
-is carried out of it, which is below 0 where a subtraction borrows. A place passes a carry on if
-without it another one would come out. A chain is a place that carries and the places directly after
-it that pass on: in sums of two numbers, one whose digits sum to 10 or more, then those whose digits
-sum to 9. So the last digit that a chain of length l changes depends on digits l places before it.
+digits, a difference, or a sum of products. If c is carried into a place, floor((column + c) / 10)
+is carried out of it; that is below 0 where a subtraction borrows. A place passes a carry on if it
+would carry out something else without it. A chain is a place that carries and the places directly
+after it that pass on: in sums of two numbers, one whose digits sum to 10 or more, then those whose
+digits sum to 9. So the last digit that a chain of length l changes depends on digits l places
+before it.
 Source: Knuth 1978, The average time for carry propagation; Pippenger 2002, Analysis of carry
 propagation in addition.
 
@@ -28,7 +29,7 @@ _DIGITS = (range(1), range(10), range(1, 10))
 _ANYTHING, _CARRY, _PASS_ON, _NOT_PASS_ON, _CARRY_NOTHING = range(5)
 
 
-def carry_chains(columns: Int64) -> Int64:
+def longest_chains(columns: Int64, base: int = 10) -> Int64:
     """Return the length of the longest carry chain of each problem, int64[n].
 
     columns  int64[n, W], the least significant place first
@@ -38,15 +39,15 @@ def carry_chains(columns: Int64) -> Int64:
     """
     carry = running = longest = np.zeros(len(columns), np.int64)
     for column in columns.T:
-        carry, running = _next_place(column, carry, running)
+        carry, running = _next_place(column, carry, running, base)
         longest = np.maximum(longest, running)
     return longest
 
 
-def _next_place(column: Int64, carry: Int64, running: Int64) -> tuple[Int64, Int64]:
+def _next_place(column: Int64, carry: Int64, running: Int64, base: int = 10) -> tuple[Int64, Int64]:
     """Return the carry out of a place and the length of the chain that ends there, 0 for none, from
     those of the place before it."""
-    alone, out = column // 10, (column + carry) // 10
+    alone, out = column // base, (column + carry) // base
     return out, np.where(out != alone, running + 1, out != 0)
 
 
