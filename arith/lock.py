@@ -103,7 +103,8 @@ def _acquire(lease: SoftFileLease, folder: Path) -> None:
             # Before filelock takes over a silent lease, it must watch it for the whole duration.
             lease.acquire(LEASE + _MARGIN if silent else _ATTEMPT, _POLL)
             return
-        except FileNotFoundError:  # meanwhile the last holder removed the empty folder
+        # Meanwhile the last holder removed the empty folder; mkdir, too, may have found it before.
+        except (FileNotFoundError, FileExistsError):
             if attempt == 2:
                 raise
 

@@ -10,6 +10,7 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -130,6 +131,26 @@ def test_a_silent_lock_is_taken_over_after_a_lease(
     assert lock.activity(tmp_path) is None
     with lock.lock_folder(tmp_path):
         lock.check_lock(tmp_path)
+
+
+def test_a_folder_that_is_removed_while_it_is_made(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """mkdir finds it, and its holder removes it before mkdir can see that it is a folder."""
+    make, answers = Path.mkdir, iter([FileExistsError(17, "File exists")])
+
+    def mkdir(path: Path, *args: Any, **kwargs: Any) -> None:
+        for error in answers:
+            raise error
+        make(path, *args, **kwargs)
+
+    monkeypatch.setattr(Path, "mkdir", mkdir)
+    with lock.lock_folder(tmp_path / "run"):
+        lock.check_lock(tmp_path / "run")
+    (tmp_path / "file").write_text("")
+    refused = pytest.raises(Failure, match=r"cannot write .*file: File exists")
+    with refused, lock.lock_folder(tmp_path / "file"):
+        pass
 
 
 def test_one_of_many_at_once(tmp_path: Path) -> None:
