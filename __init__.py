@@ -1,4 +1,4 @@
-"""How far positional encodings generalize in length: `import tape_arith` and call what commands do.
+"""Measure how positional encodings generalize in length: `import tape_arith` does what commands do.
 
 What is listed in `__all__` is documented in arith/api.py, and imported when it is first used.
 """

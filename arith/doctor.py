@@ -15,6 +15,7 @@ from importlib.metadata import PackageNotFoundError, metadata, version
 from pathlib import Path
 
 from packaging.requirements import Requirement
+from packaging.specifiers import SpecifierSet
 from rich.filesize import decimal
 
 from tape_arith.arith.errors import Failure
@@ -95,15 +96,10 @@ def examine(preset: str | None, runs: Path, data: Path) -> Iterator[Check]:
 def _packages() -> Iterator[Check]:
     """Check the versions of Python, of required packages and of optional packages."""
     python, packages = _declared()
-    for requirement in map(Requirement, [f"Python{python}", *packages]):
-        name, specifier = requirement.name, requirement.specifier
-        installed = platform.python_version() if name == "Python" else _version(name)
-        if installed is not None and specifier.contains(installed, prereleases=True):
-            yield Check(name, "ok", installed)
-        else:
-            result = f"{installed}, but {specifier} is required" if installed else "not installed"
-            fix = f"install Python {specifier}" if name == "Python" else ""
-            yield Check(name, "broken", result, fix or f"pip install -U '{name}{specifier}'")
+    fix = f"install Python {python}"
+    yield _required("Python", platform.python_version(), SpecifierSet(python), fix)
+    for name, specifier in ((each.name, each.specifier) for each in map(Requirement, packages)):
+        yield _required(name, _version(name), specifier, f"pip install -U '{name}{specifier}'")
     for name, (extra, use) in _OPTIONAL.items():
         installed = _version(name)
         if installed is None:
@@ -117,6 +113,13 @@ def _version(name: str) -> str | None:
         return version(name)
     except PackageNotFoundError:
         return None
+
+
+def _required(name: str, installed: str | None, specifier: SpecifierSet, fix: str) -> Check:
+    if installed is not None and specifier.contains(installed, prereleases=True):
+        return Check(name, "ok", installed)
+    result = f"{installed}, but {specifier} is required" if installed else "not installed"
+    return Check(name, "broken", result, fix)
 
 
 def _declared() -> tuple[str, list[str]]:

@@ -1,4 +1,4 @@
-"""What a file declares about its class: options, summary, paper. Never imports torch.
+"""The declaration of a file's class: options, summary, paper. Never imports torch.
 
 A file is parsed, never run.
 """

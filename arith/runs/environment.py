@@ -1,4 +1,4 @@
-"""What a run is computed on: versions and machine, and what may differ after a resumption."""
+"""The environment of a run: versions and machine, and what may differ after a resumption."""
 
 import platform
 import sys

@@ -69,12 +69,12 @@ class Sum(ListOfNumbers):
         # the others add up to.
         counts, digits = lengths.T
         usual = 2 * self.words_each(most)
-        drawn, lists = self.draw(lengths, halves[:, :usual], most), np.arange(len(lengths))
+        drawn, rows = self.draw(lengths, halves[:, :usual], most), np.arange(len(lengths))
         longest = np.argmax(drawn.lengths == digits[:, None], axis=1)
-        pair = lists[:, None], np.stack([longest, (longest + 1) % counts], axis=1)
+        pair = rows[:, None], np.stack([longest, (longest + 1) % counts], axis=1)
         drawn.values[pair] = 0
-        others = drawn.values.sum(axis=1, dtype=np.int64)
-        chained = draw_chained(drawn.lengths[pair], halves[:, usual:], others)
+        other_columns = drawn.values.sum(axis=1, dtype=np.int64)
+        chained = draw_chained(drawn.lengths[pair], halves[:, usual:], other_columns)
         drawn.values[(*pair, slice(most[1]))] = np.stack(chained, axis=1)
         return drawn
 

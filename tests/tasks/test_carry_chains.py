@@ -159,7 +159,7 @@ DRAWN = [
 def test_the_longest_chain_is_as_long_as_drawn_and_uniform(
     task: str, cell: tuple[int, int]
 ) -> None:
-    """Of two numbers. Threshold: one sound stream in 1,000 exceeds it."""
+    """In two numbers. Threshold: one sound stream in 1,000 exceeds it."""
     count, own, lengths = 9_000, load_task(task), np.tile(cell, (9_000, 1))
     most = cell[1] if task == "sum" else max(cell) - (task == "subtraction")
     halves = np.random.default_rng(0).integers(

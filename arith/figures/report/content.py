@@ -1,4 +1,4 @@
-"""What the page of a comparison shows: its leaderboard and runs, and what its script draws.
+"""The content of the page of a comparison: its leaderboard and runs, and what its script draws.
 
 Shapes: M x N is that of the grid. Cells are flat lists in the order of the grid: cell [i, j] is
 entry i N + j. A grid of one axis has M = 1: its script draws a line over length, not a map.

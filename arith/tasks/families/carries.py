@@ -52,14 +52,14 @@ def _next_place(column: Int64, carry: Int64, running: Int64, base: int = 10) -> 
 
 
 def draw_chained(
-    lengths: Int64, halves: UInt32, others: Int64 | None = None, sign: Literal[1, -1] = 1
+    lengths: Int64, halves: UInt32, other_columns: Int64 | None = None, sign: Literal[1, -1] = 1
 ) -> tuple[UInt8, UInt8]:
     """Draw two numbers whose sum has a longest carry chain that is as likely short as long.
 
-    lengths  int64[n, 2]: digits of each number
-    halves   uint32[n, 2 + W]: the chain's length, its start, then each place's pair of digits
-    others   int64[n, W]: what other numbers add to each column
-    sign     -1: the difference of the numbers, of which the first has no fewer digits
+    lengths        int64[n, 2]: digits of each number
+    halves         uint32[n, 2 + W]: the chain's length, its start, then each place's pair of digits
+    other_columns  int64[n, W]: what other numbers add up to at each place
+    sign           -1: the difference of the numbers, of which the first has no fewer digits
 
     Return their digits, uint8[n, W] each. The length l of the longest chain is uniform over 1 to
     the digits of the longer number, less one in a difference: it is not below 0, so its leading
@@ -70,11 +70,12 @@ def draw_chained(
     The pair of digits at a place is uniform over the pairs allowed there. Leading digits are not 0,
     places of the chain carry and pass on, and a place after a chain of length l does not pass on,
     so that no chain is longer. Two numbers of one digit allow only chains of length 1 in a sum (45
-    of 81 carry) and none in a difference. Where no pair is allowed, as beside large columns of
-    others, any pair is drawn, and the chain is longer or shorter.
+    of 81 carry) and none in a difference. Where no pair is allowed, as beside large columns
+    of others, any pair is drawn, and the chain is longer or shorter.
     """
     count, width = len(halves), halves.shape[1] - 2
-    others = np.zeros((count, width), np.int64) if others is None else others
+    if other_columns is None:
+        other_columns = np.zeros((count, width), np.int64)
     longest = lengths.max(axis=1)
     carrying = longest - (sign == -1)
     length = 1 + below(carrying, halves[:, 0])
@@ -90,10 +91,10 @@ def draw_chained(
         must[(start < place) & (place < start + length)] = _PASS_ON
         must[start == place] = _CARRY
         must[place == carrying] = _CARRY_NOTHING  # in a sum nothing stands there
-        kinds = (*content.T, must, others[:, place], carry + 1)
+        kinds = (*content.T, must, other_columns[:, place], carry + 1)
         pair = _drawn_pairs(kinds, sign, halves[:, 2 + place])
         digits[:, :, place] = pair.T
-        column = others[:, place] + pair @ np.array([1, sign])
+        column = other_columns[:, place] + pair @ np.array([1, sign])
         carry, running = _next_place(column, carry, running)
     return digits[0], digits[1]
 
@@ -114,12 +115,12 @@ def _drawn_pairs(kinds: tuple[Int64, ...], sign: int, halves: UInt32) -> Int64:
 
 @lru_cache(maxsize=2**14)
 def _allowed_pairs(
-    first: int, second: int, must: int, others: int, carry_plus_one: int, sign: int
+    first: int, second: int, must: int, other_column: int, carry_plus_one: int, sign: int
 ) -> Int64:
     """Return the pairs of digits that a place may have, int64[pairs, 2]; all if none does."""
 
     def allowed(x: int, y: int) -> bool:
-        column = others + x + sign * y
+        column = other_column + x + sign * y
         alone, out = column // 10, (column + carry_plus_one - 1) // 10
         rules = {
             _ANYTHING: True,
