@@ -69,6 +69,8 @@ def test_tasks_are_the_files_of_the_folder() -> None:
     assert "addition" in tasks() and "task" not in tasks()
     with pytest.raises(UsageError, match="unknown task 'aditoin': did you mean 'addition'"):
         load_task("aditoin")
+    with pytest.raises(UsageError, match="unknown option of copy 'order': Known: hints, markers"):
+        load_task("copy:order=plain")
 
 
 def test_vocabulary_is_the_fields() -> None:
