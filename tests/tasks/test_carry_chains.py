@@ -12,7 +12,8 @@ from scipy import stats
 
 from tape_arith.arith.data.bucket import CARRY, Bucket
 from tape_arith.arith.errors import UsageError
-from tape_arith.arith.tasks.families.carries import longest_chains
+from tape_arith.arith.tasks.addition import Addition
+from tape_arith.arith.tasks.families.numbers import digits_of
 from tape_arith.arith.tasks.registry import load_task
 from tape_arith.arith.tasks.task import Problems
 
@@ -31,7 +32,15 @@ SYMBOLS = {"addition": "+", "subtraction": "-", "sum": "+", "multiplication": "x
 CHOSEN = {
     "addition": {"1+2": 0, "5+5": 1, "95+15": 1, "95+5": 2, "999+1": 3, "1+9999": 4, "949+51": 3},
     "subtraction": {"7-5": 0, "15-7": 1, "1000-1": 3, "1-1000": 3, "1234-234": 0, "7171-1272": 2},
-    "sum": {"1+2+6": 0, "9+9+9": 1, "5+5+90": 2, "99+99+99+3": 2, "28+1+1": 1, "9+8+8+75": 2},
+    "sum": {
+        "1+2+6": 0,
+        "9+9+9": 1,
+        "5+5+90": 2,
+        "99+99+99+3": 2,
+        "28+1+1": 1,
+        "9+9+9+9+9+9+9+9+9+9+9+9": 2,
+        "9+8+8+75": 2,
+    },
     "multiplication": {"3x3": 0, "7x5": 1, "99x99": 3, "12x11": 0, "25x4": 2, "5x19": 1},
 }
 
@@ -86,8 +95,12 @@ def test_chains_of_chosen_problems(task: str) -> None:
 
 def test_chains_of_bits() -> None:
     """1 + 1 carries, and 1 + 0 passes a carry on."""
-    columns = np.array([[2, 1, 1, 1, 0], [2, 1, 1, 0, 0], [1, 1, 0, 0, 0], [2, 0, 2, 2, 1]])
-    assert longest_chains(columns, base=2).tolist() == [4, 3, 0, 2]
+
+    class Bits(Addition):
+        base = 2
+
+    drawn = digits_of(["1111", "0111", "1010", "1101"]), digits_of(["0001", "0001", "0101", "1101"])
+    assert Bits().carry_chains(drawn).tolist() == [4, 3, 0, 1]
 
 
 @settings(database=None, deadline=None)
