@@ -27,7 +27,8 @@ def unknown(kind: str, name: str, known: Iterable[str]) -> UsageError:
     "unknown encoding 'fier': did you mean 'fire'? Known: fire, rope"
     """
     names = sorted(known)
-    near = get_close_matches(name[:_LONGEST], names, n=1)
+    beginnings = [each for each in names if name and each.startswith(name)]
+    near = get_close_matches(name[:_LONGEST], names, n=1) or beginnings
     hint = f"did you mean '{near[0]}'? " if near else ""
     shown = name if len(name) <= _LONGEST else f"{name[:_LONGEST]}..."
     return UsageError(f"unknown {kind} {shown!r}: {hint}Known: {', '.join(names) or 'none'}")
