@@ -167,13 +167,14 @@ class Board:
         """Return what a reader must know, in paragraphs."""
         shares = " and ".join(f"{share * 100:g} %" for share in SOLVED)
         tests = ", ".join(f"vs {self.label(name)}" for name in self.references)
+        over = "cells and seeds" if len(self.axes) > 1 else "seeds"
         notes = [
             self.caption,
             "The order is that of the mean out of distribution: where intervals overlap widely it "
             "says little, and of rows with one seed nothing is known beyond that run.",
             f"Solved to, at {shares}: the largest length L such that of the problems "
-            f"{of_length(self.axes, 'l')} that share is exact, for each l up to L (mean over cells "
-            f"and seeds; {self.about['max_digits']} is the longest tested).",
+            f"{of_length(self.axes, 'l')} that share is exact, for each l up to L (mean over "
+            f"{over}; {self.about['max_digits']} is the longest tested).",
             f"{tests}: Welch's t test of the means out of distribution, over seeds, "
             f"two-sided; p after Holm over the {self.num_tests} tests made here, "
             f"\N{UPWARDS ARROW} better and \N{DOWNWARDS ARROW} worse at {LEVEL * 100:g} %. A dash: "
