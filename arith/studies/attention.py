@@ -83,9 +83,9 @@ def measure(
 
 
 def _has_equal_places(task: Task[Any]) -> bool:
-    """Tell whether numbers stand in problems as `_equal_places` takes them: two operands and an
-    answer of digits alone, the least significant first."""
-    if not isinstance(task, TwoOperands) or not is_one_number(task):
+    """Tell whether numbers stand in problems as `_equal_places` takes them: two operands, whose
+    lengths are the axes, and an answer of digits alone, the least significant first."""
+    if not isinstance(task, TwoOperands) or len(task.axes) < 2 or not is_one_number(task):
         return False
     lengths = np.array([[2, 3]])
     alone = task.answer_bound(lengths) == task.answer_digits(lengths)

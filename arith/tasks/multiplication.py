@@ -4,6 +4,7 @@ from typing import Literal
 
 import numpy as np
 
+from tape_arith.arith.errors import UsageError
 from tape_arith.arith.tasks.families.numbers import (
     Digits,
     Int64,
@@ -14,6 +15,8 @@ from tape_arith.arith.tasks.families.numbers import (
 from tape_arith.arith.tasks.families.two_operands import Operands, TwoOperands
 from tape_arith.arith.tasks.families.writing import Field, Format, Writer
 
+_MOST_B_DIGITS = 100
+
 
 class Multiplication(TwoOperands):
     """The product of two numbers; with a scratchpad, after partial products and running totals.
@@ -22,11 +25,17 @@ class Multiplication(TwoOperands):
     '84x5=042'
     >>> Multiplication(order="plain", scratchpad=True).text("48x25")
     '48x25=240,960>240,1200'
+    >>> Multiplication(b_digits=2).text("123x45")
+    '321x54=5355'
 
     A partial product is a times one digit of b at its place: 48x5, 48x20; a digit 0 gives 0. A
     running total is the sum of the partial products so far, and the last is the answer (Cho et al.
     2024, arXiv 2410.15787).
 
+    With `b_digits` the length of a is the only one that grows, as in Cho et al. (2024, arXiv
+    2405.20671), who multiply N digits by two.
+
+    b_digits    digits of b, always; 0: b is as long as a may be
     order       "reversed": from the least significant digit on; "plain": as people write numbers
     pad         zeros up to the longer operand
     spaces      most blanks at random places of the prompt
@@ -41,12 +50,19 @@ class Multiplication(TwoOperands):
     def __init__(
         self,
         *,
+        b_digits: int = 0,
         order: Literal["reversed", "plain"] = "reversed",
         pad: bool = False,
         spaces: int = 0,
         scratchpad: bool = False,
     ) -> None:
+        if not 0 <= b_digits <= _MOST_B_DIGITS:
+            raise UsageError(f"b_digits={b_digits}: give 0 to {_MOST_B_DIGITS}")
         super().__init__(Format(order, pad, spaces=spaces, scratchpad=scratchpad))
+        self.b_digits = b_digits
+        if b_digits:
+            self.axes = self.axes[:1]
+            self.example = f"123x{('45' * b_digits)[:b_digits]}"
         self.symbols = self.step_symbols = ",>" if scratchpad else ""
 
     def answer(self, a: Digits, b: Digits) -> Digits:
@@ -54,6 +70,11 @@ class Multiplication(TwoOperands):
 
     def answer_digits(self, lengths: Int64) -> Int64:
         return lengths[:, 0] + lengths[:, 1]
+
+    def operand_lengths(self, lengths: Int64) -> Int64:
+        if not self.b_digits:
+            return lengths
+        return np.column_stack([lengths[:, 0], np.full(len(lengths), self.b_digits)])
 
     def answer_fields(self, drawn: Operands, write: Writer) -> list[Field]:
         a, b = drawn
@@ -81,7 +102,7 @@ class Multiplication(TwoOperands):
     def answer_bound(self, lengths: Int64) -> Int64:
         if not self.format.scratchpad:
             return super().answer_bound(lengths)
-        first, second = lengths.T
+        first, second = self.operand_lengths(lengths).T
         # Partial products and totals at place p have up to first + p + 1 digits, with a separator.
         digits: Int64 = second * (first + 1) + second * (second - 1) // 2
         return 2 * (digits + second) - 1

@@ -84,7 +84,7 @@ class Task(ABC, Generic[Drawn]):
     """Digits are 0 to base - 1."""
     version: ClassVar[int]
     """Raised whenever a problem changes: datasets and results of two versions never mix."""
-    axes: ClassVar[tuple[Axis, ...]]
+    axes: tuple[Axis, ...]
     example: str
     """A problem as people write it."""
     symbols: str = ""

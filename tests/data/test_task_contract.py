@@ -17,6 +17,7 @@ FORMATS = (
     "addition:hints=true:markers=99:pad=true:spaces=9",
     "copy:hints=true",
     "modular-sum:modulus=10000:spaces=3",
+    "multiplication:b_digits=3:scratchpad=true",
     "multiplication:scratchpad=true",
     "or:op=xor:pad=true",
     "sort:order=plain:pad=true",

@@ -37,7 +37,14 @@ from tests.helpers.tiny_runs import SETTINGS, refused, settings, untouched
 
 README = Path(__file__).parents[2] / "models" / "README.md"
 BEGIN, END = "<!-- begin of the table -->\n", "<!-- end of the table -->\n"
-FORMATS = ("order=plain", "pad=true", "hints=true", "spaces=2", "scratchpad=true")
+FORMATS = (
+    "order=plain",
+    "pad=true",
+    "hints=true",
+    "spaces=2",
+    "scratchpad=true",
+    "b_digits=2",
+)
 ENCODINGS = known_names("encoding")
 
 

@@ -55,6 +55,8 @@ FORMATS = {
         "spaces=3",
         "scratchpad=true",
         "order=plain:pad=true:spaces=2:scratchpad=true",
+        "b_digits=1",
+        "b_digits=3:order=plain:pad=true:spaces=2:scratchpad=true",
     ],
     "sum": [
         "",
@@ -93,6 +95,7 @@ class Options(NamedTuple):
     scratchpad: bool = False
     op: str = "or"
     modulus: int = 10
+    b_digits: int = 0
 
     @property
     def symbol(self) -> str:
@@ -187,6 +190,7 @@ def most_tokens(lengths: list[int], o: Options) -> tuple[int, int]:
     if o.task == "modular-sum":
         return 2 * lengths[0], len(str(o.modulus - 1))
     counts = [lengths[1]] * lengths[0] if has_operands(o.task) else lengths
+    counts = [lengths[0], o.b_digits] if o.b_digits else counts
     worst = [("1" if o.task in ("or", "parity") else "9") * count for count in counts]
     if o.task == "subtraction":
         worst = ["1".ljust(lengths[0], "0"), max(worst)]
@@ -212,6 +216,9 @@ def lengths_of(operands: list[str], o: Options) -> list[int]:
     if o.task == "modular-sum":
         return [len(operands)]
     sizes = [len(operand) for operand in operands]
+    if o.b_digits:
+        assert sizes[1] == o.b_digits
+        return sizes[:1]
     return [len(operands), max(sizes)] if has_operands(o.task) else sizes
 
 
@@ -329,6 +336,8 @@ def test_300_digits(name: str) -> None:
     for operands in CHOSEN["two numbers" if o.task in kinds else "list"]:
         if o.task in kinds or has_operands(name):
             numbers = [operand[:digits] for operand in operands]
+            if o.b_digits:
+                numbers[1] = numbers[1].ljust(o.b_digits, "7")[: o.b_digits]
             text = load_task(name).text(o.symbol.join(numbers))
             assert text == "".join(expected_text(numbers, o, 0))
 
@@ -485,6 +494,7 @@ def test_blanks_are_uniform(name: str) -> None:
         ("addition:order=backwards", ["backwards", "reversed", "plain"]),
         ("addition:pad=yes", ["yes", "true", "false"]),
         ("modular-sum:modulus=1", ["modulus=1", "2 to 10,000"]),
+        ("multiplication:b_digits=101", ["b_digits=101", "0 to 100"]),
         ("addition:spaces=101", ["spaces=101", "0 to 100"]),
         ("addition:markers=9", ["markers=9", "without hints=true"]),
         ("addition:hints=true:markers=0", ["markers=0"]),
@@ -504,6 +514,7 @@ def test_wrong_options_are_refused_in_one_line(task: str, words: list[str], tmp_
         ("addition", "12+3+4"),
         ("subtraction", "12-"),
         ("multiplication", "12*3"),
+        ("multiplication:b_digits=2", "12x3"),
         ("sum", "12"),
         ("sum", "12+03"),
         ("sum", "1 2+3"),

@@ -4,7 +4,7 @@ n  problems      K  numbers of the longest list      W  places of the longest nu
 """
 
 import re
-from typing import ClassVar, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
@@ -47,7 +47,7 @@ class ListOfNumbers(Task[NumberList]):
     d, all equally likely.
     """
 
-    axes: ClassVar[tuple[Axis, ...]] = (
+    axes: tuple[Axis, ...] = (
         Axis("operands", "operands", counts="operands", shortest=2),
         Axis("digits", "digits"),
     )

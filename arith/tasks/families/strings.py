@@ -2,7 +2,6 @@
 
 import re
 from abc import abstractmethod
-from typing import ClassVar
 
 import numpy as np
 
@@ -25,7 +24,7 @@ class OneString(Task[Digits]):
     Digit k of `values` is the k-th of the string, from the left.
     """
 
-    axes: ClassVar[tuple[Axis, ...]] = (Axis("digits", "digits"),)
+    axes: tuple[Axis, ...] = (Axis("digits", "digits"),)
 
     @property
     def digit_order(self) -> Order | None:

@@ -29,10 +29,11 @@ def longer(lengths: Int64) -> Int64:
 class TwoOperands(Task[Operands]):
     """Two numbers and their result. A subclass defines `symbol`, `answer` and `answer_digits`.
 
-    The arrays of digits of both operands have one shape; their lengths may differ.
+    The arrays of digits of both operands have one shape; their lengths may differ. A task whose
+    axes are not the lengths of a and b, as where b has a fixed one, defines `operand_lengths`.
     """
 
-    axes = (Axis("digits of a", "digits_a"), Axis("digits of b", "digits_b"))
+    axes: tuple[Axis, ...] = (Axis("digits of a", "digits_a"), Axis("digits of b", "digits_b"))
     symbol: str
     """The operator, one symbol of the vocabulary."""
     writing_rule = ", without leading zeros"
@@ -51,14 +52,18 @@ class TwoOperands(Task[Operands]):
     def answer_digits(self, lengths: Int64) -> Int64:
         """Return the most digits of an answer, int64[n], to operands of int64[n, 2] digits."""
 
+    def operand_lengths(self, lengths: Int64) -> Int64:
+        """Return the digits of a and b, int64[n, 2], in problems of lengths int64[n, axes]."""
+        return lengths
+
     def words_each(self, most: tuple[int, ...]) -> int:
-        return 1 + num_quads(max(most))
+        return 1 + num_quads(int(self.operand_lengths(np.array([most])).max()))
 
     def draw(self, lengths: Int64, halves: UInt32, most: tuple[int, ...]) -> Operands:
         # Two half words give the leading digits, the others four digits each: those of a, then b.
-        quads = (halves.shape[1] - 2) // 2
+        quads, operands = (halves.shape[1] - 2) // 2, self.operand_lengths(lengths)
         a, b = (
-            drawn_numbers(lengths[:, side], halves[:, side], halves[:, own])
+            drawn_numbers(operands[:, side], halves[:, side], halves[:, own])
             for side, own in enumerate((slice(2, 2 + quads), slice(2 + quads, None)))
         )
         return a, b
@@ -74,15 +79,17 @@ class TwoOperands(Task[Operands]):
         return [write.number(self.answer(*drawn))]
 
     def places(self, lengths: Int64) -> Int64:
-        return np.maximum(longer(lengths), self.answer_digits(lengths))
+        operands = self.operand_lengths(lengths)
+        return np.maximum(longer(operands), self.answer_digits(operands))
 
     def prompt_bound(self, lengths: Int64) -> Int64:
-        digits = 2 * longer(lengths) if self.format.pad else lengths[:, 0] + lengths[:, 1]
+        operands = self.operand_lengths(lengths)
+        digits = 2 * longer(operands) if self.format.pad else operands[:, 0] + operands[:, 1]
         bound: Int64 = digits * self.format.tokens_per_digit + 2 + self.format.spaces
         return bound
 
     def answer_bound(self, lengths: Int64) -> Int64:
-        return self.answer_digits(lengths) * self.format.tokens_per_digit
+        return self.answer_digits(self.operand_lengths(lengths)) * self.format.tokens_per_digit
 
     def read(self, written: str) -> tuple[Operands, Int64]:
         match = re.fullmatch(
@@ -91,5 +98,8 @@ class TwoOperands(Task[Operands]):
         if match is None:
             raise self.not_a_problem(written)
         both = digits_of(match.groups())
+        lengths = both.lengths[None, : len(self.axes)]
+        if (self.operand_lengths(lengths) != both.lengths).any():
+            raise self.not_a_problem(written)
         a, b = (Digits(both.values[[side]], both.lengths[[side]]) for side in (0, 1))
-        return (a, b), both.lengths[None]
+        return (a, b), lengths
