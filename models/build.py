@@ -18,6 +18,7 @@ from tape_arith.models.errors import UsageError
 from tape_arith.models.extrapolations import Extrapolation
 from tape_arith.models.hardware import Hardware
 from tape_arith.models.locate import locate
+from tape_arith.models.modifiers import modify
 from tape_arith.models.names import BACKENDS, Name, NamePart, known_backend, parse
 
 _BACKENDS: dict[str, type[Backend]] = {
@@ -93,7 +94,9 @@ def _class(part: NamePart, kind: str, base: type) -> Any:
     cls = getattr(location.load(), location.declaration().class_name, None)
     if not isinstance(cls, type) or not issubclass(cls, base):
         raise UsageError(f"{location} is no {kind}: it must be a subclass of {base.__name__}")
-    return cls
+    if location.modifier is None:
+        return cls
+    return modify(_class(NamePart(location.modifier.name), "modifier", base), cls)
 
 
 def load_backend(name: str) -> Backend:

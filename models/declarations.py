@@ -129,6 +129,25 @@ def read_declaration(
     )
 
 
+def modified(own: Declaration, modifier: Declaration) -> Declaration:
+    """Declare an encoding behind a modifier. Raises UsageError if both have an option."""
+    if both := own.options.keys() & modifier.options.keys():
+        raise UsageError(
+            f"{own.name}: {own.class_name} and {modifier.name} both have an option {min(both)}: "
+            f"rename that of {own.class_name}"
+        )
+    return replace(
+        own,
+        label=f"{modifier.label} {own.label}",
+        summary=f"{own.class_name}: {modifier.summary[0].lower()}{modifier.summary[1:]}",
+        description=f"{modifier.description}\n\n{own.class_name}: {own.description}",
+        # Whatever scales its indices, it is still told where digits are.
+        kind=own.kind if own.kind == "task-structured" else modifier.kind,
+        paper="; ".join(filter(None, [modifier.paper, own.paper])),
+        options=modifier.options | own.options,
+    )
+
+
 def _with_bases(name: str, classes: dict[str, ast.ClassDef]) -> list[ast.ClassDef]:
     """Return a class and those of its bases that the file defines, nearest first."""
     lineage: list[ast.ClassDef] = []

@@ -159,6 +159,10 @@ class PositionalEncoding(nn.Module):
     inert: tuple[str, ...] = ()
     #: Name suffixes of matrices (tables) that get no weight decay; scalars and biases never do.
     no_decay: ClassVar[tuple[str, ...]] = ()
+    #: Whether it computes with its index as a number, which may then be real.
+    computes_with_index: bool = False
+    #: The largest factor of an index in training (see modifiers.py).
+    stretch: float = 1.0
     #: Requirements on the attention backend.
     needs: Needs = Needs()
 
@@ -172,7 +176,10 @@ class PositionalEncoding(nn.Module):
         return PositionalLayer()
 
     def indices(self, seqs: Sequences) -> Tensor:
-        """Return the index of each token: int64 [1, T], or [B, T] if rows differ."""
+        """Return the index of each token: [1, T], or [B, T] if rows differ.
+
+        int64; float64 only if a modifier scales it.
+        """
         return seqs.place + seqs.offset
 
     def embed(self, x: Tensor, index: Tensor, seqs: Sequences) -> Tensor:

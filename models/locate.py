@@ -1,7 +1,8 @@
 """Find the file that a name stands for. Never imports torch.
 
-A name is a file of models/encodings, a class of models/extrapolations.py, an entry point of a
-package, or `FILE.py:CLASS`. Only `Location.load` runs code; listing never runs a user's.
+A name is a file of models/encodings, a class of models/extrapolations.py or models/modifiers.py, an
+entry point of a package, or `FILE.py:CLASS`. A modifier's name stands before an encoding's
+(`aug-rope`). Only `Location.load` runs code; listing never runs a user's.
 """
 
 import ast
@@ -9,7 +10,7 @@ import hashlib
 import os
 import sys
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache, partial
 from importlib import import_module
 from importlib.abc import SourceLoader
@@ -19,13 +20,17 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-from tape_arith.models.declarations import Declaration, plain_attributes, read_declaration
+from tape_arith.models.declarations import (
+    Declaration,
+    modified,
+    plain_attributes,
+    read_declaration,
+)
 from tape_arith.models.errors import USER_CODE_ERRORS, UsageError, describe_error, unknown
 
-KINDS = ("encoding", "extrapolation")
+KINDS = ("encoding", "extrapolation", "modifier")
 
 FOLDER = Path(__file__).with_name("encodings")
-_EXTRAPOLATIONS = Path(__file__).with_name("extrapolations.py")
 
 
 @dataclass(frozen=True)
@@ -36,6 +41,7 @@ class Location:
     module      empty for a file on disk
     class_name  empty for the last public class of the file
     package     name and version of the installed package; empty for this suite and for files
+    modifier    of the modifier before the name, if there is one
     """
 
     name: str
@@ -43,12 +49,13 @@ class Location:
     module: str = ""
     class_name: str = ""
     package: str = ""
+    modifier: "Location | None" = None
 
     def __str__(self) -> str:
         if self.package:
             return f"package {self.package} ({self.module})"
         path = self.module.removeprefix("tape_arith.").replace(".", "/")
-        return f"{path}.py" if path else self.name
+        return f"{path}.py" if path else split_modifier(self.name)[1]
 
     @property
     def is_builtin(self) -> bool:
@@ -75,7 +82,8 @@ class Location:
     def declaration(self) -> Declaration:
         """Parse the file. Raises UsageError if that is no Python or has no such public class."""
         path = str(self) if self.is_builtin else str(self.file)
-        return read_declaration(self.source(), path, self.name, self.class_name, self.package)
+        own = read_declaration(self.source(), path, self.name, self.class_name, self.package)
+        return own if self.modifier is None else modified(own, self.modifier.declaration())
 
     def load(self) -> ModuleType:
         """Import the file, which runs its code. Raises UsageError if a user's file fails."""
@@ -92,6 +100,11 @@ class Location:
 
 def locate(kind: str, name: str) -> Location:
     """Locate a name or `FILE.py:CLASS`. Raises UsageError unless exactly one matches."""
+    modifier, base = split_modifier(name)
+    if kind == "encoding" and modifier:
+        located = locate(kind, base)
+        full = f"{modifier}-{located.name}"
+        return replace(located, name=full, modifier=locate("modifier", modifier))
     path, _, class_name = name.partition(":")
     if kind == "encoding" and path.endswith(".py"):
         return on_disk(path, class_name)
@@ -114,11 +127,14 @@ def select(kind: str, locations: Iterable[Location], name: str) -> Location:
 
 
 def locations(kind: str) -> list[Location]:
-    """List all locations of a kind ("encoding", "extrapolation"), also in other packages."""
+    """List all locations of a kind ("encoding", "extrapolation", "modifier"), also in other
+    packages; encodings without modifiers."""
     if kind == "encoding":
         builtin = in_folder(FOLDER, "tape_arith.models.encodings")
     else:
-        builtin = _named_classes(_EXTRAPOLATIONS, "tape_arith.models.extrapolations")
+        module = f"{kind}s"
+        file = Path(__file__).with_name(f"{module}.py")
+        builtin = _named_classes(file, f"tape_arith.models.{module}")
     return [*builtin, *installed(f"tape_arith.{kind}s")]
 
 
@@ -130,6 +146,30 @@ def _named_classes(file: Path, module: str) -> list[Location]:
         if isinstance(node, ast.ClassDef) and (name := plain_attributes(node).get("name")):
             locations.append(Location(str(name), file, module, node.name))
     return locations
+
+
+def split_modifier(name: str) -> tuple[str, str]:
+    """Split the name of an encoding into a modifier, "" if there is none, and the rest.
+
+    >>> split_modifier("aug-rope"), split_modifier("rope")
+    (('aug', 'rope'), ('', 'rope'))
+    """
+    # A file or an encoding whose whole name begins like that comes first.
+    if not os.path.isfile(name.partition(":")[0]) and not is_unmodified(name):
+        for modifier in known_names("modifier"):
+            if normalized(name).startswith(f"{modifier}-"):
+                return modifier, name[len(modifier) + 1 :]
+    return "", name
+
+
+def is_unmodified(name: str) -> bool:
+    """Tell whether an encoding is called `name`, without a modifier."""
+    return normalized(name) in known_names("encoding")
+
+
+def is_encoding(name: str) -> bool:
+    """Tell whether `name` is an encoding's, with or without a modifier; files are not looked at."""
+    return is_unmodified(split_modifier(name)[1])
 
 
 def known_names(kind: str) -> list[str]:

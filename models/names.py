@@ -14,8 +14,8 @@ from typing import NamedTuple
 from tape_arith.models.declarations import Declaration, Value, value_text
 from tape_arith.models.errors import UsageError, unknown
 from tape_arith.models.locate import (
-    KINDS,
     Location,
+    is_encoding,
     known_names,
     locate,
     normalized,
@@ -226,9 +226,9 @@ def name_and_options(text: str) -> tuple[str, list[str]]:
 
 def _kind_after_plus(text: str) -> str:
     name, _ = name_and_options(text)
-    if name.partition(":")[0].endswith(".py"):
+    if name.partition(":")[0].endswith(".py") or is_encoding(name):
         return "encoding"
-    for kind in KINDS:
-        if normalized(name) in known_names(kind):
-            return kind
-    raise unknown("encoding or extrapolation", name, chain(*map(known_names, KINDS)))
+    if normalized(name) in known_names("extrapolation"):
+        return "extrapolation"
+    known = chain(known_names("encoding"), known_names("extrapolation"))
+    raise unknown("encoding or extrapolation", name, known)

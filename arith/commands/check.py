@@ -34,7 +34,7 @@ def command(
     how that usually comes about.
     """
     from tape_arith.arith.tasks.registry import is_task, tasks
-    from tape_arith.models.locate import known_names, normalized
+    from tape_arith.models.locate import is_encoding, known_names
     from tape_arith.models.promises import as_text
 
     if is_task(name):
@@ -42,7 +42,7 @@ def command(
 
         report = examine_task(name)
     else:
-        if not {"+", ":", "@"} & set(name) and normalized(name) not in known_names("encoding"):
+        if not {"+", ":", "@"} & set(name) and not is_encoding(name):
             raise unknown("encoding or task", name, [*known_names("encoding"), *tasks()])
         from tape_arith.models.contract import examine
         from tape_arith.models.names import parse

@@ -88,16 +88,18 @@ def _describe(name: str) -> tuple[dict[str, Any], str]:
         return {"preset": name, "summary": summary, "config": config}, "\n".join(lines)
     from tape_arith.arith.compare.catalogue import part_facts, part_text
     from tape_arith.arith.tasks.registry import tasks
-    from tape_arith.models.locate import known_names, normalized
+    from tape_arith.models.locate import KINDS, is_encoding, known_names, normalized
     from tape_arith.models.names import parse
 
-    encodings, extrapolations = map(known_names, ("encoding", "extrapolation"))
-    if name in extrapolations:
-        parts = [("extrapolation", name)]
+    encodings = known_names("encoding")
+    changes = {known: kind for kind in KINDS[1:] for known in known_names(kind)}
+    if name in changes:
+        parts = [(changes[name], name)]
     elif normalized(name.partition(":")[0]) in tasks():
         parts = [("task", name)]
-    elif not {"+", ":", "@"} & set(name) and normalized(name) not in encodings:
-        raise unknown("name", name, [_SWEEPS, *presets(), *encodings, *extrapolations, *tasks()])
+    elif not {"+", ":", "@"} & set(name) and not is_encoding(name):
+        every = [_SWEEPS, *presets(), *encodings, *changes, *tasks()]
+        raise unknown("name", name, every)
     else:
         parsed = parse(name)
         parts = [("encoding", part.name) for part in parsed.encoding.parts]

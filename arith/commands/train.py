@@ -15,7 +15,7 @@ from tape_arith.arith.commands.job_options import (
 )
 from tape_arith.arith.errors import EXIT_FAILED, UsageError
 from tape_arith.arith.training.config import Policy
-from tape_arith.models.locate import known_names
+from tape_arith.models.locate import is_encoding
 from tape_arith.models.names import parse_list
 
 EXAMPLE = "tape-arith train --pe tape --preset mini --seed 1"
@@ -80,7 +80,7 @@ def command(
         raise UsageError("RUN goes on with the encoding that it has: leave out --pe, or RUN")
     if run is None and pe is None:
         raise UsageError("name an encoding (--pe tape) or the folder of a run to go on with")
-    if run is not None and not run.exists() and str(run) in known_names("encoding"):
+    if run is not None and not run.exists() and is_encoding(str(run)):
         raise UsageError(f"RUN is the folder of a run: write --pe {run} to train an encoding")
     recipe = (preset, settings, task, fresh, runs != Path("runs"), init_from)
     if run is not None and (any(recipe) or seed is not None):

@@ -41,6 +41,7 @@ def catalogue(root: Path, *, costs: bool = False) -> dict[str, Any]:
         "encodings": encodings,
         "combinations": joined,
         "extrapolations": [_entry(declaration) for declaration in declarations("extrapolation")],
+        "modifiers": [_entry(declaration) for declaration in declarations("modifier")],
         "presets": [
             {"name": name, "summary": describe_preset(name), "config": load_preset(name).as_dict()}
             for name in presets()
@@ -59,7 +60,7 @@ def _cost(name: str) -> dict[str, Any]:
 
 
 def _entry(declaration: Declaration) -> dict[str, Any]:
-    """Describe an encoding, an extrapolation or a task."""
+    """Describe an encoding, an extrapolation, a modifier or a task."""
     return {
         "name": declaration.name,
         "kind": declaration.kind,
@@ -82,6 +83,8 @@ def part_facts(kind: str, name: str) -> dict[str, Any]:
     location = locate_task(parse_task(name).name) if kind == "task" else locate(kind, name)
     declaration = location.declaration()
     facts = _entry(declaration) | {"file": str(location), "description": declaration.description}
+    if kind == "modifier":
+        facts["name"] += "-NAME"
     for option, declared in declaration.options.items():
         facts["options"][option] |= {"choices": list(declared.choices)}
     if kind == "task" and location.is_builtin:  # listing runs no code of others
@@ -160,6 +163,7 @@ def to_text(content: dict[str, Any]) -> str:
         lines += [_line(entry) for entry in content["encodings"] if entry["kind"] == kind]
     lines += ["", "JOINED (what is added to the embeddings + what attention does)"]
     lines += map(_line, content["combinations"])
+    lines += ["", "IN TRAINING (MODIFIER-NAME, as in aug-rope)", *map(_line, content["modifiers"])]
     lines += ["", "AT TEST TIME (NAME+...)", *map(_line, content["extrapolations"])]
     lines += ["", "PRESETS (--preset)"]
     lines += [f"  {preset['name']:<19} {preset['summary']}" for preset in content["presets"]]

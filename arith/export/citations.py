@@ -13,7 +13,7 @@ from pathlib import Path
 from tape_arith import models
 from tape_arith.arith.export.source_files import involved
 from tape_arith.arith.machine import own_version
-from tape_arith.models.locate import locate, locations
+from tape_arith.models.locate import KINDS, locate, locations
 from tape_arith.models.names import Encoding, Name, parse, parse_extrapolation
 
 _PAPERS = Path(models.__file__).parent / "papers.bib"
@@ -28,7 +28,7 @@ _SUITE = {
 
 @cache
 def entries() -> dict[str, str]:
-    """Return the entries of papers.bib by arXiv number."""
+    """Return the entries of papers.bib by arXiv number, or OpenReview's."""
     every = re.findall(r"^@.*?^}\n", _PAPERS.read_text("utf-8"), re.MULTILINE | re.DOTALL)
     return {re.findall(r"^  eprint +=\s*{(.*)},$", one, re.MULTILINE)[0]: one for one in every}
 
@@ -64,8 +64,8 @@ def _encodings(encoding: Encoding) -> list[str]:
 
 
 def papers(text: str) -> list[str]:
-    """Return the arXiv numbers of the papers that an encoding declares; a paper that papers.bib
-    lacks is returned as its text.
+    """Return the arXiv or OpenReview numbers of the papers that an encoding declares; a paper that
+    papers.bib lacks is returned as its text.
 
     >>> papers("Li et al. 2023, arXiv 2310.04418; Somebody 1999, a book")
     ['2310.04418', 'Somebody 1999, a book']
@@ -73,16 +73,17 @@ def papers(text: str) -> list[str]:
     return [
         paper
         for part in filter(None, map(str.strip, text.split(";")))
-        for paper in [n for n in re.findall(r"\d{4}\.\d{5}", part) if n in entries()] or [part]
+        for paper in [number for number in entries() if number in part] or [part]
     ]
 
 
 def all_names() -> list[Name]:
-    """Return a name for each built-in encoding and each built-in extrapolation."""
-    encodings, extrapolations = (
+    """Return a name for each built-in encoding, extrapolation and modifier."""
+    encodings, extrapolations, modifiers = (
         sorted(location.name for location in locations(kind) if location.is_builtin)
-        for kind in ("encoding", "extrapolation")
+        for kind in KINDS
     )
     rope = parse("rope").encoding
     extrapolated = [Name(rope, parse_extrapolation(name)) for name in extrapolations]
-    return [*map(parse, encodings), *extrapolated]
+    modified = [parse(f"{name}-rope") for name in modifiers]
+    return [*map(parse, encodings), *extrapolated, *modified]

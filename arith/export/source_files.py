@@ -11,6 +11,7 @@ import ast
 import re
 import sys
 from collections.abc import Iterable, Iterator
+from dataclasses import replace
 from pathlib import Path
 
 from tape_arith.arith.errors import UsageError
@@ -38,6 +39,7 @@ def source_files(name: Name, version: str) -> dict[str, str]:
         parts.append(locate("extrapolation", name.extrapolation.name))
     nested = [locate("encoding", n) for n in involved(name.encoding.parts) if n not in names]
     waiting = [*map(_module, _ALWAYS), *parts, *nested]
+    waiting += [part.modifier for part in parts if part.modifier is not None]
     origins: dict[str, Path | None] = {}
     files: dict[str, str] = {}
     while waiting:
@@ -54,9 +56,23 @@ def source_files(name: Name, version: str) -> dict[str, str]:
             )
     # Two files, because circular imports make transformers before 5 loop forever.
     for file, classes in (("parts.py", parts), ("build.py", nested)):
-        listed = sorted((c.name, _flat(c), c.declaration().class_name) for c in classes)
-        files[file] = render("classes.py", classes=listed, version=version)
+        imports, listed = set[tuple[str, str]](), []
+        for each in classes:
+            own = _class_name(each)
+            imports.add((_flat(each), own))
+            if each.modifier is not None:
+                modifier = _class_name(each.modifier)
+                imports |= {(_flat(each.modifier), name) for name in (modifier, "modify")}
+                own = f"modify({modifier}, {own})"
+            listed.append((each.name, own))
+        files[file] = render(
+            "classes.py", imports=sorted(imports), classes=sorted(listed), version=version
+        )
     return files
+
+
+def _class_name(location: Location) -> str:
+    return replace(location, modifier=None).declaration().class_name
 
 
 def involved(parts: Iterable[NamePart]) -> list[str]:

@@ -59,6 +59,7 @@ class DAPE(FromScores):
     """
 
     kind = "content"
+    computes_with_index = True
     paper = "Zheng et al. 2024, arXiv 2405.14722"
     inert = ("mlp_output.bias",)
 

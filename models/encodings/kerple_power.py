@@ -16,6 +16,6 @@ class KerplePower(KerpleLog):
     most_p = 2.0
 
     def kernel(self, delta: Tensor, p: Tensor, a: Tensor) -> Tensor:
-        # The gradient of 0^p has ln 0, which is not finite. Distances are integers, so
-        # clamping to 1 changes only distance 0, whose bias is 0.
+        # The gradient of 0^p has ln 0, which is not finite. Other distances are at least
+        # 1, so clamping changes only distance 0, whose bias is 0.
         return -a * delta.clamp_min(1) ** p * (delta > 0)

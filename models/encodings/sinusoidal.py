@@ -16,6 +16,7 @@ class Sinusoidal(PositionalEncoding):
     """
 
     kind = "absolute"
+    computes_with_index = True
     paper = "Vaswani et al. 2017, arXiv 1706.03762"
 
     def __init__(self, setting: Setting) -> None:

@@ -43,6 +43,7 @@ class T5(CommonAdditiveBias):
     kind = "relative bias"
     paper = "Raffel et al. 2019, arXiv 1910.10683"
     no_decay = ("table",)
+    computes_with_index = False  # a table's row for each distance
 
     def __init__(self, setting: Setting, *, max_distance: int = 128) -> None:
         super().__init__(setting)

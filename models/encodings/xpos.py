@@ -86,12 +86,12 @@ class XPos(Rotary):
 
         Raises UsageError if no type holds it.
         """
-        tokens = seqs.width
+        tokens = seqs.width * (self.stretch if self.training else 1)
         center = self.setting.max_length / 2
         exponent = max(center, tokens - center) / self.scale_base * math.log((1 + GAMMA) / GAMMA)
         if exponent > MAX_EXPONENT_FLOAT64:
             raise UsageError(
-                f"xpos: over {tokens} tokens scale_base={self.scale_base:g} decays beyond what "
+                f"xpos: over {tokens:g} tokens scale_base={self.scale_base:g} decays beyond what "
                 f"float64 holds: choose {self.scale_base * exponent / 500:.3g} or more"
             )
         wide = torch.float64 if exponent > MAX_EXPONENT_FLOAT32 else torch.float32

@@ -142,6 +142,7 @@ class ContextualRotary(Rotary, ABC):
         if start == "fourier":
             self.register_buffer("fourier_key", torch.randint(2**62, (1,)))
         if start == "learned":
+            self.computes_with_index = False
             shape = (*self.leading_shape, setting.head_dim)
             entries = torch.randn(setting.max_length, *shape) * INITIAL_STD
             # Halves of the last axis are e's columns.

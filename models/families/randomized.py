@@ -20,6 +20,7 @@ class Randomized(PositionalEncoding):
     """
 
     l_max: int
+    computes_with_index = False  # already random
     #: An extrapolation: the source of indices at test time.
     numbering: Callable[[Tensor, Tensor, int], Tensor] | None = None
 

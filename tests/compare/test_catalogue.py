@@ -15,7 +15,7 @@ from tests.helpers.tiny_runs import done, refused
 def test_list_as_json(comparison: Path) -> None:
     content = json.loads(done("list", "--json").out)
     assert list(content) == [
-        *("schema", "encodings", "combinations", "extrapolations", "presets", "tasks"),
+        *("schema", "encodings", "combinations", "extrapolations", "modifiers", "presets", "tasks"),
         *("task_entries", "task_packages", "runs"),
     ]
     assert content["schema"] == 1 and content["tasks"][0] == "addition"

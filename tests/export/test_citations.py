@@ -40,13 +40,17 @@ def test_entries_are_whole_and_used() -> None:
     keys = []
     for number, entry in entries().items():
         fields = dict(FIELD.findall(entry))
-        assert {"title", "author", "year", "eprint", "archivePrefix"} <= fields.keys(), entry
-        assert fields["eprint"] == number and fields["archivePrefix"] == "arXiv"
+        assert {"title", "year", "eprint", "archivePrefix"} <= fields.keys(), entry
+        assert fields["eprint"] == number
+        # Of a page of OpenReview that names no authors there is only the title.
+        assert (
+            "author" in fields if fields["archivePrefix"] == "arXiv" else "howpublished" in fields
+        )
         match = re.match(r"@(\w+){(\w+),\n", entry)
         assert match is not None
         venue = {"inproceedings": {"booktitle"}, "article": {"journal"}, "misc": set()}[match[1]]
         assert venue <= fields.keys() and entry.count("{") == entry.count("}"), entry
-        assert all("," in author for author in fields["author"].split(" and ")), entry
+        assert all("," in author for author in fields.get("author", ",").split(" and ")), entry
         keys.append(match[2])
     assert len(set(keys)) == len(keys)
     text = bibtex(all_names())

@@ -28,7 +28,7 @@ NAMES = [
     ),
     *(*ABLATIONS, "tape:clamp=1.5", "tape-heads:clamp=1.5"),
     *("abacus+fire", "abacus+rand-rope+even", "abacus+rope+yarn", "abacus+tape", "coupling+rope"),
-    *("abacus+bipe", "abacus+coupling"),
+    *("abacus+bipe", "abacus+coupling", "aug-fire", "aug-tape", "abacus+aug-rope", "aug-rope+yarn"),
 ]
 
 

@@ -89,7 +89,13 @@ def test_a_shift_is_uniform_in_training_and_fixed_at_test_time(
     assert (first(pe.eval(), seqs) == at_test).all()
 
 
-@pytest.mark.parametrize("name", ["abacus:k=9", "coupling:s=9", "learned-offset", "bipe:k=9"])
+@pytest.mark.parametrize(
+    "name",
+    [
+        *("abacus:k=9", "coupling:s=9", "learned-offset", "bipe:k=9", "aug-bipe:k=9"),
+        *("aug-rope", "aug-tape-heads", "aug-sinusoidal", "abacus:k=9+aug-xpos"),
+    ],
+)
 def test_one_shift_for_all_tokens_of_a_sequence_packed_or_not(
     name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -112,6 +118,45 @@ def test_draws_of_different_encodings_are_independent() -> None:
     assert isinstance(abacus, PositionalEncoding)
     both = torch.stack((first_index(abacus, same_rows(400)), first_index(pe, same_rows(400))))
     assert abs(float(torch.corrcoef(both.double())[0, 1])) < 0.2
+
+
+# ---- scaled positions --------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("name", "a"), [("aug-rope", 2.0), ("aug-tape:a=4", 4.0), ("aug-fire:a=1.5", 1.5)]
+)
+def test_training_scales_indices_by_one_uniform_number_a_sequence(name: str, a: float) -> None:
+    pe, seqs = build(name, SMALL).train(), replace(same_rows(), offset=3)
+    index = pe.indices(seqs)
+    words = random_words(seqs.key ^ int.from_bytes(b"aug"), 1)[:, 0].tolist()
+    for row, word in zip(index.tolist(), words, strict=True):
+        alpha = 1 + (a - 1) * word / 2**32
+        assert row == [(3 + t) * alpha for t in range(seqs.tokens.shape[1])]
+    drawn = (index[:, 0] / 3 - 1) / (a - 1)
+    assert_uniform((drawn * 20).long().tolist(), 0, 19)
+    assert torch.equal(pe.eval().indices(seqs), 3 + torch.arange(seqs.tokens.shape[1])[None])
+
+
+@pytest.mark.parametrize("name", ["rope", "tape", "fire", "alibi", "sinusoidal", "xpos", "bipe"])
+def test_only_training_tells_a_scaled_encoding_from_the_plain_one(name: str) -> None:
+    changed, usual = contract.decoder_for(f"aug-{name}"), contract.decoder_for(name)
+    seqs = contract.example_batch()
+    assert torch.equal(contract.forward(changed, seqs), contract.forward(usual, seqs))
+    trained, plain = (contract.forward(d.train(), seqs) for d in (changed, usual))
+    assert float((trained - plain).abs().amax((1, 2)).min()) > 0.01
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        *("nope", "t5", "shaw", "learned", "learned-offset", "abacus", "coupling", "rand-rope"),
+        *("rand-fire", "fox", "cope", "path", "selective-rope", "tape:start=learned"),
+    ],
+)
+def test_an_encoding_that_does_not_compute_with_its_index_is_not_scaled(name: str) -> None:
+    with pytest.raises(UsageError, match=r"^aug- scales indices, and \w+ does not compute with"):
+        build(f"aug-{name}", SMALL)
 
 
 # ---- randomized positions ----------------------------------------------------------------------

@@ -16,9 +16,10 @@ as its docstring says (L0 and L1 are the longest trained and tested sequences, i
 
 Encodings are task-structured if they are told where a digit stands in its number: they have a
 section, and in results a ranking, of their own; [a table](../README.md) says for which tasks and
-formats abacus and coupling are defined. `rand-X` is X at randomized positions. A plus joins
-one that only embeds with one that attends (`abacus+fire`), or adds a change at test time
-(`tape+yarn`), which training never sees.
+formats abacus and coupling are defined. `rand-X` is X at randomized positions. A
+modifier changes the indices of an encoding that computes with them, in training (`aug-rope`,
+`aug-tape`, `aug-fire`). A plus joins one that only embeds with one that attends (`abacus+fire`), or
+adds a change at test time (`tape+yarn`), which training never sees.
 """
 
 
@@ -38,6 +39,7 @@ def readme() -> str:
         {entry.kind for entry in entries}, key=lambda kind: (kind == "task-structured", kind)
     )
     sections = {kind: [entry for entry in entries if entry.kind == kind] for kind in kinds}
+    sections["in training (before a name: `aug-rope`)"] = declarations("modifier")
     sections["at test time (after a plus)"] = declarations("extrapolation")
     for title, section in sections.items():
         text += f"\n## {title[0].upper()}{title[1:]}\n\n"

@@ -26,6 +26,7 @@ NAMES = [
     *known_names("encoding"),
     *ABLATIONS,
     "coupling+fire",
+    "aug-rope",
     "tape:clamp=1.5",
     "tape:start=learned",
     "tape:context=no-attention:form=non-equivariant:start=learned",

@@ -72,6 +72,8 @@ def test_a_name_and_its_text_are_one(name: Name) -> None:
         (" RoPE ", "rope"),
         ("tape_heads", "tape-heads"),
         ("rand_rope:l_max=99", "rand-rope:l_max=99"),
+        ("Aug_RoPE:a=2", "aug-rope"),
+        ("aug-fire:width=64:a=4.0+abacus", "abacus+aug-fire:a=4:width=64"),
         ("fire:width=32", "fire"),
         ("fire:width=64:init_l=512.0", "fire:init_l=512:width=64"),
         ("tape+yarn:ramp=code:scale=static", "tape+yarn:scale=static"),

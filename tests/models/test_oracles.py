@@ -17,12 +17,12 @@ from torch import Tensor
 from tape_arith.models.build import build
 from tape_arith.models.decoder import Decoder, DecoderConfig
 from tape_arith.models.encoding import PositionalEncoding
-from tape_arith.models.locate import known_names
+from tape_arith.models.locate import known_names, split_modifier
 from tape_arith.models.names import parse
-from tape_arith.models.sequences import Sequences
+from tape_arith.models.sequences import Sequences, random_words
 from tests.helpers.oracles import biases, content, rotary, tables
 from tests.helpers.oracles.decoder import PAD, NoPE, Row, decode
-from tests.helpers.small_decoders import NUMBERINGS, VOCABULARY, error, setting_of
+from tests.helpers.small_decoders import NUMBERINGS, VOCABULARY, error, setting, setting_of
 
 HIDDEN, END, PLUS, EQUALS = 12, 3, 14, 17
 LOGITS_TOLERANCE, GRADIENT_TOLERANCE = 1e-10, 1e-8
@@ -163,16 +163,37 @@ ORACLES: dict[str, Callable[[Row], NoPE]] = {
 }
 
 
+SCALED = (
+    *("rope", "p-rope", "rope-partial", "xpos", "pope", "tape", "tape-heads", "sinusoidal"),
+    *("fire", "alibi", "kerple-log", "kerple-power", "hard-alibi", "nape", "sandwich"),
+    *("dape", "bipe"),
+)
+
+
+def is_scaled(name: str) -> bool:
+    return build(name, setting()).computes_with_index
+
+
+def scaled(row: Row) -> Row:
+    """The row whose indices PosAug multiplies in training, by a number that its key alone tells."""
+    if not row.pe.training:
+        return row
+    (word,) = random_words(row.seqs.key[row.row][None] ^ int.from_bytes(b"aug"), 1)[0].tolist()
+    return replace(row, scale=1 + (row.options.get("a", 2) - 1) * (word / 2**32))
+
+
 def oracle_of(row: Row) -> NoPE:
-    """The oracle of the name; of `abacus+x` x with Abacus in its embeddings."""
+    """The oracle of the name; of `abacus+x` x with Abacus in its embeddings; of `aug-x` scaled."""
     *embedding, last = row.name.encoding.parts
+    modifier, plain = split_modifier(last.name)
+    row = scaled(row) if modifier else row
     if not embedding:
-        return ORACLES[last.name](row)
+        return ORACLES[plain](row)
     part, table = row.pe.get_submodule("parts.0"), row.weights["pe.parts.0.table"]
     assert isinstance(part, PositionalEncoding) and embedding[0].name == "abacus"
     index = abacus(row, part)
     alone = {name.replace("pe.parts.1.", "pe."): weight for name, weight in row.weights.items()}
-    oracle: Any = ORACLES[last.name](replace(row, weights=alone))
+    oracle: Any = ORACLES[plain](replace(row, weights=alone))
     embed = oracle.embed
     oracle.embed = lambda t, x: embed(t, x + table[index[t]])
     joined: NoPE = oracle
@@ -276,6 +297,13 @@ CASES = [
     Case("coupling"),
     Case("coupling:s=3", training=True),
     *(Case("coupling:s=3", training=training, coupled="mirrored") for training in (True, False)),
+    *(Case(f"aug-{name}", offset=2, training=True) for name in SCALED),
+    *(
+        Case(f"aug-{name}:a=4", training=training)
+        for name in ("rope", "tape")
+        for training in (True, False)
+    ),
+    *(Case(f"abacus+aug-{name}", training=True) for name in ("rope", "fire", "sinusoidal")),
     Case("bipe:rows=2"),  # places beyond the second share its row
     Case("bipe:k=3", training=True),
     *(
@@ -339,7 +367,10 @@ def test_logits_and_gradients_equal_the_oracle(case: Case) -> None:
 def test_every_encoding_and_extrapolation_has_an_oracle() -> None:
     assert sorted(ORACLES) == known_names("encoding")
     names = [parse(case.name) for case in CASES]
-    assert {name.encoding.parts[-1].name for name in names} == set(known_names("encoding"))
+    held = {split_modifier(name.encoding.parts[-1].name) for name in names}
+    assert {plain for _, plain in held} == set(known_names("encoding"))
+    assert {plain for modifier, plain in held if modifier} == set(SCALED)
+    assert set(SCALED) == {name for name in known_names("encoding") if is_scaled(name)}
     extrapolations = {name.extrapolation.name for name in names if name.extrapolation}
     assert extrapolations | set(NUMBERINGS) == set(known_names("extrapolation"))
 

@@ -38,7 +38,7 @@ from tests.helpers.small_training import (
 )
 
 CONFIG = small(trained_digits=4, tested_digits=6, batch_size=24, groups=2, clip=1e9)
-NAMES = known_names("encoding")
+NAMES = [*known_names("encoding"), "aug-rope", "aug-fire"]
 PACKABLE = [name for name in NAMES if build(name, setting_for(CONFIG)).needs.packed]
 OUT_OF_MEMORY = torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 2.00 GiB.")
 Gradient = tuple[float, float, dict[str, Tensor]]

@@ -27,6 +27,8 @@ class Row:
     pe: PositionalEncoding
     seqs: Sequences
     row: int
+    #: What indices are multiplied by: 1, or a real number.
+    scale: Any = 1
 
     @property
     def options(self) -> dict[str, Any]:
@@ -39,8 +41,8 @@ class Row:
 
     @property
     def counted(self) -> list[int]:
-        """The index of each token if nothing is drawn."""
-        return [self.seqs.offset + t for t in range(len(self.tokens))]
+        """The index of each token if no index is drawn."""
+        return [(self.seqs.offset + t) * self.scale for t in range(len(self.tokens))]
 
     def drawn(self, pe: PositionalEncoding | None = None) -> list[int]:
         """The index that `pe` reports of each token, which may be drawn from the row's key."""

@@ -209,7 +209,8 @@ class Contextual(NoPE, ABC):
             assert isinstance(row.pe, Rotary)
             usual = row.pe.frequencies().tolist()
         thetas, magnitude = extrapolated(row, self.setting.head_dim, usual)
-        angles = torch.tensor(self.index)[:, None] * torch.tensor(thetas, dtype=torch.float64)
+        index, theta = (torch.tensor(x, dtype=torch.float64) for x in (self.index, thetas))
+        angles = index[:, None] * theta
         first = self.first(magnitude * torch.cos(angles), magnitude * torch.sin(angles))
         self.e = first[:, None].repeat(heads)
 

@@ -94,7 +94,7 @@ class BiPE(RoPE):
     def __init__(self, row: Row) -> None:
         pairs = bipe_indices(row.tokens, row.pe.setting.separator_ids)
         segments, self.places = zip(*pairs, strict=True)
-        super().__init__(row, list(segments))
+        super().__init__(row, [segment * row.scale for segment in segments])
         if row.pe.training:  # find the row of the table that the first token, of place 0, is given
             table = row.pe.get_parameter("table").detach()
             zeros = torch.zeros(*row.seqs.tokens.shape, table.shape[1], dtype=table.dtype)

@@ -1,0 +1,61 @@
+"""Changes to the indices that an encoding sees in training, named before it: `aug-rope`.
+
+A modifier is a subclass of `PositionalEncoding` with a `name`; `modify` puts it before the class of
+an encoding. Its keyword-only arguments are options of the modified encoding, next to its own.
+"""
+
+from collections.abc import Iterable
+from typing import Any
+
+from torch import Tensor
+
+from tape_arith.models.encoding import MatMul, PositionalEncoding, Setting, Workload
+from tape_arith.models.errors import UsageError
+from tape_arith.models.sequences import Sequences, random_words
+
+_STREAM = int.from_bytes(b"aug")
+
+
+class PosAug(PositionalEncoding):
+    """Indices times alpha ~ U[1, a] in training, one alpha a sequence; plain indices in test.
+
+    alpha is drawn from the key of the sequence, and joined encodings share it. In training an index
+    is then a real number of up to a (L0 - 1), so encodings that look their index up in a table
+    refuse it. With a fixed a, training is told nothing of the tested length. The paper draws one
+    alpha a step.
+
+    a  the largest alpha, more than 1
+    """
+
+    name = "aug"
+    label = "PosAug"
+    kind = "randomized"
+    paper = "Position Augmentation 2026, OpenReview hKvffID66N"
+
+    def __init__(self, setting: Setting, *, a: float = 2.0, **options: Any) -> None:
+        if a <= 1:
+            raise UsageError(f"{self.name}: a must be more than 1, not {a:g}")
+        super().__init__(setting, **options)
+        if not self.computes_with_index:
+            _, _, base, *_ = type(self).__mro__
+            raise UsageError(
+                f"{self.name}- scales indices, and {base.__name__} does not compute with its "
+                "index: it looks it up, draws it at random or never reads it"
+            )
+        self.stretch = a
+
+    def indices(self, seqs: Sequences) -> Tensor:
+        index = super().indices(seqs)
+        if not self.training:
+            return index
+        uniform = random_words(seqs.key ^ _STREAM, 1)[:, 0].double() / 2**32
+        return index * seqs.per_token(1 + (self.stretch - 1) * uniform)
+
+    def products(self, extent: Workload) -> Iterable[MatMul]:
+        """List the encoding's own products in training, with separate distances for every row."""
+        return super().products(extent._replace(distances=extent.pairs))
+
+
+def modify(modifier: type, base: type) -> type:
+    """Return the class of `base` changed by `modifier`."""
+    return type(f"{modifier.__name__}{base.__name__}", (modifier, base), {})
