@@ -5,8 +5,9 @@ an encoding. Its keyword-only arguments are options of the modified encoding, ne
 """
 
 from collections.abc import Iterable
-from typing import Any
+from typing import Any, Literal
 
+import torch
 from torch import Tensor
 
 from tape_arith.models.encoding import MatMul, PositionalEncoding, Setting, Workload
@@ -19,12 +20,12 @@ _STREAM = int.from_bytes(b"aug")
 class PosAug(PositionalEncoding):
     """Indices times alpha ~ U[1, a] in training, one alpha a sequence; plain indices in test.
 
-    alpha is drawn from the key of the sequence, and joined encodings share it. In training an index
-    is then a real number of up to a (L0 - 1), so encodings that look their index up in a table
-    refuse it. With a fixed a, training is told nothing of the tested length. The paper draws one
-    alpha a step.
+    alpha is drawn from the key of the sequence, or of the step, and joined encodings share it. In
+    training an index is then a real number of up to a (L0 - 1), so encodings that look their index
+    up in a table refuse it. With a fixed a, training is told nothing of the tested length.
 
-    a  the largest alpha, more than 1
+    a    the largest alpha, more than 1
+    per  one alpha a sequence, or one a step for all of its batch, as in the paper
     """
 
     name = "aug"
@@ -32,7 +33,14 @@ class PosAug(PositionalEncoding):
     kind = "randomized"
     paper = "Position Augmentation 2026, OpenReview hKvffID66N"
 
-    def __init__(self, setting: Setting, *, a: float = 2.0, **options: Any) -> None:
+    def __init__(
+        self,
+        setting: Setting,
+        *,
+        a: float = 2.0,
+        per: Literal["sequence", "step"] = "sequence",
+        **options: Any,
+    ) -> None:
         if a <= 1:
             raise UsageError(f"{self.name}: a must be more than 1, not {a:g}")
         super().__init__(setting, **options)
@@ -42,13 +50,14 @@ class PosAug(PositionalEncoding):
                 f"{self.name}- scales indices, and {base.__name__} does not compute with its "
                 "index: it looks it up, draws it at random or never reads it"
             )
-        self.stretch = a
+        self.stretch, self.per_step = a, per == "step"
 
     def indices(self, seqs: Sequences) -> Tensor:
         index = super().indices(seqs)
         if not self.training:
             return index
-        uniform = random_words(seqs.key ^ _STREAM, 1)[:, 0].double() / 2**32
+        key = torch.full_like(seqs.key, seqs.batch_key) if self.per_step else seqs.key
+        uniform = random_words(key ^ _STREAM, 1)[:, 0].double() / 2**32
         return index * seqs.per_token(1 + (self.stretch - 1) * uniform)
 
     def products(self, extent: Workload) -> Iterable[MatMul]:

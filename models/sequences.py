@@ -26,6 +26,8 @@ class Sequences:
                   never from padding or the true answer, whose length reveals a last carry
     key           int64 [n]  each sequence's only source of randomness, so that resuming, padding,
                   packing and the number of processes change nothing
+    batch_key     key of the first sequence of the training batch that this is a part of: the source
+                  of randomness that all its sequences share
     offset        index of the first token (studies of translation shift it)
     watch         called with (i, "state", state), the state that enters block i, then by `Eager`
                   with (i, "weights", weights), the attention weights [B, H, T, T] of block i
@@ -49,6 +51,7 @@ class Sequences:
     bound: int = 0
     layer: int = 0
     last: bool = False
+    batch_key: int = 0
 
     def at(self, layer: int, *, last: bool = False) -> "Sequences":
         """Return the batch for block `layer`, so that `watch` learns which block calls it."""

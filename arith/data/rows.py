@@ -35,6 +35,7 @@ class Rows(NamedTuple):
     answer_tokens   int64 [n]       number of scored targets of each row, at least 1
     starts          int32 [N + 1]   start of each sequence, then C; None if padded
     longest         if packed, upper limit on the length of a sequence
+    batch_key       key of the first problem of the training batch that the rows are a part of
     """
 
     source_index: Integers
@@ -47,6 +48,7 @@ class Rows(NamedTuple):
     answer_tokens: Integers
     starts: NDArray[np.int32] | None = None
     longest: int = 0
+    batch_key: int = 0
 
     @property
     def answers(self) -> Integers:

@@ -81,6 +81,7 @@ def sequences(rows: Rows, device: str) -> Sequences:
         starts=None if rows.starts is None else to_device(rows.starts, device),
         longest=rows.longest,
         bound=int(rows.final_lengths.max()),
+        batch_key=rows.batch_key,
     )
 
 

@@ -134,7 +134,8 @@ class Stepper:
         answer_tokens = int((problems.lengths - problems.prompt_lengths).sum())
         self.decoder.train()
         prepare(self.decoder, self.hardware)  # scoring in float32 selects another backend
-        loss = self.accumulate_gradient(*self.processes.rows(problems, keys), answer_tokens)
+        own = self.processes.rows(problems, keys)
+        loss = self.accumulate_gradient(*own, answer_tokens, batch_key=int(keys[0]))
         parameters = [*trained_parameters(self.decoder).values()]
         if self.processes.size > 1:
             for parameter in parameters:
@@ -147,16 +148,18 @@ class Stepper:
         return loss, norm
 
     def accumulate_gradient(
-        self, problems: Problems, keys: NDArray[np.int64], answer_tokens: int
+        self, problems: Problems, keys: NDArray[np.int64], answer_tokens: int, batch_key: int = 0
     ) -> Tensor:
         """Return the summed loss / `answer_tokens`; leave its gradient in the parameters.
 
-        If memory runs out, it repeats with groups half as large, now and in later steps, which
-        changes the sum only by rounding.
+        `batch_key` is that of `Sequences`. If memory runs out, it repeats with groups half as
+        large, now and in later steps, which changes the sum only by rounding.
         """
         while True:
             try:
-                return self._accumulate(self.groups(problems, keys), answer_tokens)
+                groups = self.groups(problems, keys)
+                groups = (rows._replace(batch_key=batch_key) for rows in groups)
+                return self._accumulate(groups, answer_tokens)
             except (MemoryError, RuntimeError) as error:
                 if compiling_failed(error) and not is_out_of_memory(error):
                     raise _compilation_failure(error) from error

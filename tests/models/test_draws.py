@@ -138,6 +138,18 @@ def test_training_scales_indices_by_one_uniform_number_a_sequence(name: str, a: 
     assert torch.equal(pe.eval().indices(seqs), 3 + torch.arange(seqs.tokens.shape[1])[None])
 
 
+def test_all_sequences_of_a_step_may_share_one_number() -> None:
+    pe, seqs = build("aug-rope:per=step", SMALL).train(), same_rows()
+    drawn = []
+    for key in range(2000):
+        index = pe.indices(replace(seqs, tokens=seqs.tokens[:3], key=seqs.key[:3], batch_key=key))
+        assert torch.equal(index, index[:1].expand(3, -1))
+        drawn.append(float(index[0, 1]) - 1)
+    assert_uniform([int(20 * alpha) for alpha in drawn], 0, 19)
+    alone = build("aug-rope", SMALL).train().indices(replace(seqs, key=torch.arange(2000)))
+    assert drawn == (alone[:, 1] - 1).tolist()
+
+
 @pytest.mark.parametrize("name", ["rope", "tape", "fire", "alibi", "sinusoidal", "xpos", "bipe"])
 def test_only_training_tells_a_scaled_encoding_from_the_plain_one(name: str) -> None:
     changed, usual = contract.decoder_for(f"aug-{name}"), contract.decoder_for(name)

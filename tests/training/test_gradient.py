@@ -38,7 +38,7 @@ from tests.helpers.small_training import (
 )
 
 CONFIG = small(trained_digits=4, tested_digits=6, batch_size=24, groups=2, clip=1e9)
-NAMES = [*known_names("encoding"), "aug-rope", "aug-fire"]
+NAMES = [*known_names("encoding"), "aug-rope", "aug-fire", "aug-rope:per=step"]
 PACKABLE = [name for name in NAMES if build(name, setting_for(CONFIG)).needs.packed]
 OUT_OF_MEMORY = torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 2.00 GiB.")
 Gradient = tuple[float, float, dict[str, Tensor]]
@@ -74,7 +74,8 @@ def looped(one: Trainer) -> Gradient:
         start += length
         prompt = int(problems.prompt_lengths[row])
         final_length = torch.tensor([problems.final_lengths[row]])
-        seqs = Sequences(tokens[None, :-1], final_length, torch.tensor([keys[row]]))
+        key = torch.tensor([keys[row]])
+        seqs = Sequences(tokens[None, :-1], final_length, key, batch_key=int(keys[0]))
         logits = one.decoder(seqs)[0, prompt - 1 :]
         losses.append(F.cross_entropy(logits, tokens[prompt:], reduction="sum"))
         count += len(tokens) - prompt
