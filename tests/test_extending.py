@@ -235,6 +235,30 @@ def test_a_file_on_disk(here: Path) -> None:
     assert "Mine has none" in refused("train", "--pe", "mine.py:Mine+yarn", *settings())
 
 
+def test_a_modifier_before_a_file_on_disk(here: Path) -> None:
+    text = ENCODING.replace("Mine(PositionalEncoding)", "Mine(Sinusoidal)")
+    text = text.replace(
+        "class Helper",
+        "from tape_arith.models.encodings.sinusoidal import Sinusoidal\n\n\nclass Helper",
+    )
+    text = text.replace(
+        "x + self.scale * self.table[index]", "super().embed(x, index, seqs) * self.scale"
+    )
+    text = text.replace(
+        "        self.table = nn.Parameter(torch.zeros(setting.max_length, setting.hidden_size))\n",
+        "",
+    )
+    Path("mine.py").write_text(text)
+    assert "checks hold" in done("check", "aug-mine.py:Mine:a=4").out
+    done("train", "--pe", "aug-mine.py:Mine:scale=2:a=4", *settings(steps=2))
+    record = RunFolder(Path("runs/mini/aug-mine.py@Mine@a=4@scale=2/seed-0")).record()
+    assert record.sources == {"aug-mine.py:Mine": locate("encoding", "mine.py:Mine").sha256()}
+    assert "| PosAug Mine (a=4, scale=2) |" in done("leaderboard").out
+    Path("mine.py").write_text(text.replace("how:", "per:").replace("how", "per"))
+    message = "Mine and aug both have an option per: rename that of Mine"
+    assert message in refused("check", "aug-mine.py:Mine")
+
+
 def test_a_changed_file_is_not_the_one_that_was_trained(here: Path) -> None:
     file, run = Path("mine.py"), "runs/mini/mine.py@Mine/seed-0"
     file.write_text(ENCODING)

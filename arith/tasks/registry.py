@@ -23,6 +23,7 @@ from tape_arith.models.locate import (
     normalized,
     on_disk,
     select,
+    split_modifier,
 )
 from tape_arith.models.names import NamePart, read_part
 
@@ -96,7 +97,7 @@ def is_task(text: str) -> bool:
     name, _, class_name = text.partition(":")
     if not name.endswith(".py"):
         return normalized(name) in tasks()
-    if "+" in text or "@" in text:  # parts of an encoding
+    if "+" in text or "@" in text or split_modifier(text)[0]:  # an encoding
         return False
     place = on_disk(name, class_name.partition(":")[0])
     place.declaration()
