@@ -200,6 +200,11 @@ def test_xpos_far_beyond_its_training(dtype: torch.dtype) -> None:
         assert error(wide[:, :40], heads_of(pe, early, torch.float64)) < 1e-9
     with pytest.raises(UsageError, match="scale_base="):
         heads_of(build("xpos:scale_base=0.01", SETTING), features, torch.float32)
+    # 400 tokens fit into float64 at test time; in training their indices reach eight times as far.
+    scaled = build("aug-xpos:a=8:scale_base=1.2", SETTING).eval()
+    heads_of(scaled, features, torch.float32)
+    with pytest.raises(UsageError, match="over 3200 tokens scale_base="):
+        heads_of(scaled.train(), features, torch.float32)
 
 
 # ---- float32 where formulas are hard to compute ------------------------------------------------

@@ -1,7 +1,7 @@
 """A step's loss and gradient against a plain loop over rows, in whatever groups rows go through
 the decoder, packed or padded, and however often memory runs out."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +18,7 @@ from tape_arith.arith.runs.build import decoder_for, setting_for
 from tape_arith.arith.runs.train import continue_run
 from tape_arith.arith.scoring.score import score
 from tape_arith.arith.training import step
+from tape_arith.arith.training.distributed import ProcessGroup
 from tape_arith.arith.training.step import explain_failures, is_out_of_memory
 from tape_arith.arith.training.trainer import Trainer
 from tape_arith.models.attention import Eager
@@ -110,6 +111,26 @@ def test_groups_sum_to_the_gradient_of_a_loop_over_rows(
         packed = perturbed_trainer(name)
         assert packed.decoder.packs
         assert_close(step_gradient(packed), expected)
+
+
+class Half(ProcessGroup):
+    """One of two processes that never meet: each keeps its own sum."""
+
+    def all_reduce(self, tensors: Sequence[Tensor]) -> None:
+        pass
+
+
+@pytest.mark.parametrize("name", ["rope", "aug-rope", "aug-rope:per=step"])
+def test_processes_sum_to_the_gradient_of_one(name: str) -> None:
+    halves = []
+    for rank in (0, 1):
+        one = perturbed_trainer(name)
+        one.processes = Half(rank, 2)
+        halves.append(step_gradient(one))
+    (loss, _, first), (other, _, second) = halves
+    summed = {key: gradient + second[key] for key, gradient in first.items()}
+    norm = torch.cat([piece.flatten() for piece in summed.values()]).norm()
+    assert_close((loss + other, float(norm), summed), step_gradient(perturbed_trainer(name)))
 
 
 def test_the_clipped_gradient_has_the_norm_it_is_clipped_to() -> None:
