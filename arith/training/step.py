@@ -135,7 +135,7 @@ class Stepper:
         self.decoder.train()
         prepare(self.decoder, self.hardware)  # scoring in float32 selects another backend
         own = self.processes.rows(problems, keys)
-        loss = self.accumulate_gradient(*own, answer_tokens, batch_key=int(keys[0]))
+        loss = self.accumulate_gradient(*own, answer_tokens, int(keys[0]))
         parameters = [*trained_parameters(self.decoder).values()]
         if self.processes.size > 1:
             for parameter in parameters:
