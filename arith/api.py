@@ -28,14 +28,15 @@ from tape_arith.arith.compare.panels import ALL, panels_of, parse_names
 from tape_arith.arith.data.bucket import EVALUATION, known_split
 from tape_arith.arith.errors import Failure as Failure  # offered beside the functions
 from tape_arith.arith.errors import UsageError
+from tape_arith.arith.registry.names import Name, NamePart, parse, parse_extrapolation
 from tape_arith.arith.runs import folder as folders
+from tape_arith.arith.runs.options import TrainOptions
 from tape_arith.arith.runs.preset import known_preset, load_preset, preset_of
-from tape_arith.arith.runs.record import RunRecord, TrainOptions
+from tape_arith.arith.runs.record import RunRecord
 from tape_arith.arith.runs.run import Run as PlannedRun
 from tape_arith.arith.scoring.evaluation_set import EvaluationSet
 from tape_arith.arith.scoring.grid import Grid
 from tape_arith.arith.terminal import Stopper, say
-from tape_arith.models.names import Name, NamePart, parse, parse_extrapolation
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

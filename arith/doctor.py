@@ -27,13 +27,13 @@ try:
     import torch
     from torch import Tensor
 
+    from tape_arith.arith.registry.names import parse
     from tape_arith.arith.runs.build import blueprint
     from tape_arith.arith.runs.preset import load_preset
     from tape_arith.models.attention import Backend, Needs
-    from tape_arith.models.build import choose_backend, load_backend
+    from tape_arith.models.backends import BACKENDS, choose_backend, load_backend
     from tape_arith.models.compiling import cxx
     from tape_arith.models.hardware import Hardware, detect
-    from tape_arith.models.names import BACKENDS, parse
     from tape_arith.models.sequences import Sequences
 except (ImportError, OSError) as error:
     _import_error = error

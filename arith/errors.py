@@ -1,5 +1,8 @@
 """The two kinds of error that the command line turns into one line, and the exit codes."""
 
+import traceback
+from pathlib import Path
+
 from tape_arith.models.errors import UsageError as UsageError
 from tape_arith.models.errors import unknown as unknown
 
@@ -8,9 +11,21 @@ EXIT_DONE, EXIT_FAILED, EXIT_USAGE, EXIT_PARTLY, EXIT_AGAIN, EXIT_INTERRUPTED = 
 another process holds the folder, so run the command again. EXIT_INTERRUPTED: Ctrl-C."""
 
 
+USER_CODE_ERRORS: tuple[type[BaseException], ...] = (Exception, SystemExit)
+"""Errors to catch around a user's code, whose sys.exit(0) must not look like success."""
+
+
 class Failure(Exception):
     """A valid request failed, as for a full disk or a corrupt file (exit code 1)."""
 
 
 class Corrupt(Failure):
     """A file is damaged, or tape-arith did not write it."""
+
+
+def describe_error(error: BaseException, *files: Path | None) -> str:
+    """Describe an error in one line, with the innermost line of `files` in its traceback."""
+    names = set(map(str, files))
+    frames = [f for f in traceback.extract_tb(error.__traceback__) if f.filename in names]
+    line = f" (line {frames[-1].lineno} of {Path(frames[-1].filename).name})" if frames else ""
+    return " ".join(f"{type(error).__name__}: {error}".split()) + line

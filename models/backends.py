@@ -1,4 +1,4 @@
-"""Ways to compute attention beside the reference `attention.Eager`; build.py chooses among them."""
+"""Ways to compute attention beside the reference `attention.Eager`, and the choice among them."""
 
 import os
 from collections.abc import Callable
@@ -11,7 +11,8 @@ from torch import Tensor
 from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.nn.functional import scaled_dot_product_attention
 
-from tape_arith.models.attention import Backend, Bias, Needs, Values, future_mask
+from tape_arith.models.attention import Backend, Bias, Eager, Needs, Values, future_mask
+from tape_arith.models.errors import UsageError, unknown
 from tape_arith.models.hardware import Hardware
 from tape_arith.models.kernels import WIDEST
 from tape_arith.models.sequences import Sequences
@@ -140,3 +141,40 @@ def flash_attn_kernel() -> Callable[..., Any] | None:
         return None
     function: Callable[..., Any] = flash_attn_varlen_func
     return function
+
+
+BACKENDS: dict[str, type[Backend]] = {
+    backend.name: backend for backend in (Eager, FlashAttn, Fused, SDPA)
+}
+# `auto` takes the first backend that meets the needs. On a CPU plain products are the fastest at
+# these lengths.
+_PREFERENCE = {"cpu": ("eager",), "cuda": ("fused", "flash-attn", "sdpa", "eager")}
+
+
+def known_backend(name: str) -> str:
+    """Return `name` if it is "auto" or a backend. Raises UsageError otherwise."""
+    if name not in ("auto", *BACKENDS):
+        raise unknown("attention backend", name, ("auto", *BACKENDS))
+    return name
+
+
+def load_backend(name: str) -> Backend:
+    """Build the backend `name`. Raises UsageError for an unknown name."""
+    return BACKENDS[known_backend(name)]()
+
+
+def choose_backend(request: str, needs: Needs, hardware: Hardware) -> Backend:
+    """Choose the backend for an encoding.
+
+    Raises UsageError that names the alternatives if the requested backend does not meet `needs`; it
+    never falls back silently.
+    """
+    names = _PREFERENCE[hardware.device] if request == "auto" else [request]
+    for backend in map(load_backend, names):
+        reason = backend.why_unsupported(needs, hardware)
+        if reason is None:
+            return backend
+    able = [name for name in BACKENDS if not load_backend(name).why_unsupported(needs, hardware)]
+    raise UsageError(
+        f"attention backend '{request}' {reason}; what can do it here: {', '.join(['auto', *able])}"
+    )

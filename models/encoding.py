@@ -16,7 +16,7 @@ The result of a hook for token t never depends on tokens after t.
 Legend: B batch, T tokens, D hidden, H heads, K head dim.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import chain
 from typing import Any, ClassVar, Literal, NamedTuple
@@ -302,12 +302,12 @@ def _check_joinable(parts: Mapping[str, PositionalEncoding]) -> None:
             raise UsageError(f"'{text}': {name} adds nothing to the others; leave it out")
 
 
-def defines_attention(part: type[PositionalEncoding]) -> bool:
+def defines_attention(part: Callable[..., Any]) -> bool:
     """Tell whether a class of encodings defines attention or a state between layers."""
     return _overrides(part, "layer", "start")
 
 
-def _overrides(part: type[PositionalEncoding], *hooks: str) -> bool:
+def _overrides(part: Callable[..., Any], *hooks: str) -> bool:
     return any(getattr(part, hook) is not getattr(PositionalEncoding, hook) for hook in hooks)
 
 

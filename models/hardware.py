@@ -24,7 +24,7 @@ class Hardware:
     device               "cpu" or "cuda"
     dtype                type of matrix products: bfloat16 if fast here, else float32; weights,
                          norms, softmax and logits stay in float32
-    attention, compiled  as in `AttentionChoice`
+    attention, compiled  as in `Compute`
     """
 
     device: str
@@ -47,7 +47,7 @@ class Hardware:
 
     @property
     def for_scoring(self) -> "Hardware":
-        """The same hardware for scoring a grid; see `AttentionChoice.for_scoring`."""
+        """The same hardware for scoring a grid; see `Compute.for_scoring`."""
         return self if self.compiled is not True else replace(self, compiled=None)
 
     def parallel_map(

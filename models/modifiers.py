@@ -1,7 +1,7 @@
 """Changes to the indices that an encoding sees in training, named before it: `aug-rope`.
 
-A modifier is a subclass of `PositionalEncoding` with a `name`; `modify` puts it before the class of
-an encoding. Its keyword-only arguments are options of the modified encoding, next to its own.
+A modifier is a subclass of `PositionalEncoding` with a `name`; a modified class derives from it,
+then from its encoding, and has the options of both.
 """
 
 from collections.abc import Iterable
@@ -63,8 +63,3 @@ class PosAug(PositionalEncoding):
     def products(self, extent: Workload) -> Iterable[MatMul]:
         """List the encoding's own products in training, with separate distances for every row."""
         return super().products(extent._replace(distances=extent.pairs))
-
-
-def modify(modifier: type, base: type) -> type:
-    """Return the class of `base` changed by `modifier`."""
-    return type(f"{modifier.__name__}{base.__name__}", (modifier, base), {})

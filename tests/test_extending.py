@@ -17,16 +17,14 @@ import pytest
 
 import tape_arith
 import tape_arith.arith.tasks
-import tape_arith.arith.tasks.registry
 import tape_arith.models.encodings
 from tape_arith import models
 from tape_arith.arith.commands.option import complete_encoding
+from tape_arith.arith.registry import locate as locate_module
+from tape_arith.arith.registry.locate import _installed, locate
+from tape_arith.arith.registry.names import parse
 from tape_arith.arith.runs.folder import RunFolder
-from tape_arith.arith.tasks.registry import locate_task
-from tape_arith.models import locate as names_on_disk
 from tape_arith.models.errors import UsageError
-from tape_arith.models.locate import installed, locate
-from tape_arith.models.names import parse
 from tests.helpers.tiny_runs import done, refused, settings
 from tests.models.test_contract import HEAD, SLIPS
 
@@ -119,8 +117,8 @@ def site(
 
 
 def clear_caches() -> None:
-    installed.cache_clear()
-    tape_arith.arith.tasks.registry.load_task.cache_clear()
+    _installed.cache_clear()
+    tape_arith.arith.tasks.load.load_task.cache_clear()
 
 
 def install(site: Path, package: str, points: str, **files: str) -> None:
@@ -162,7 +160,7 @@ def test_a_package_is_trained_and_its_run_is_read_without_it(package: Path) -> N
     done("run", "--pe", "their-own:scale=2+rope,rope", "--task", "their-task", *settings(steps=2))
     folder = RunFolder(Path("runs/mini@their-task/rope+their-own@scale=2/seed-0"))
     record = folder.record()
-    task = {"task their-task": locate_task("their-task").sha256()}
+    task = {"task their-task": locate("task", "their-task").sha256()}
     assert record.encoding == "rope+their-own:scale=2" and record.config.task == "their-task"
     assert record.sources == {"their-own": locate("encoding", "their-own").sha256()} | task
     assert '"version": 3' in folder.grid_file().read_text()
@@ -312,8 +310,11 @@ def test_the_code_that_runs_is_the_code_that_was_hashed(
 def test_an_encoding_in_one_file(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Added to the folder of encodings it is listed, trained, scored and drawn."""
     encodings = here / "encodings"
-    shutil.copytree(names_on_disk.FOLDER, encodings)
-    monkeypatch.setattr(names_on_disk, "FOLDER", encodings)
+    shutil.copytree(locate_module.folder("encoding"), encodings)
+    folder = locate_module.folder
+    monkeypatch.setattr(
+        locate_module, "folder", lambda kind: encodings if kind == "encoding" else folder(kind)
+    )
     monkeypatch.setattr(tape_arith.models.encodings, "__path__", [str(encodings)])
     (encodings / "zz_test.py").write_text(ENCODING.replace("Mine", "ZzTest"))
     try:
@@ -331,8 +332,11 @@ def test_an_encoding_in_one_file(here: Path, monkeypatch: pytest.MonkeyPatch) ->
 def test_the_readme_s_task_in_one_file(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (text,) = re.findall(r'```python\n("""Addition that forgets.*?)```', TASKS_README, re.DOTALL)
     tasks = here / "tasks"
-    shutil.copytree(tape_arith.arith.tasks.registry._TASKS, tasks)
-    monkeypatch.setattr(tape_arith.arith.tasks.registry, "_TASKS", tasks)
+    shutil.copytree(locate_module.folder("task"), tasks)
+    folder = locate_module.folder
+    monkeypatch.setattr(
+        locate_module, "folder", lambda kind: tasks if kind == "task" else folder(kind)
+    )
     monkeypatch.setattr(tape_arith.arith.tasks, "__path__", [str(tasks)])
     (tasks / "zz_no_carry.py").write_text(text)
     clear_caches()

@@ -19,11 +19,10 @@ from tape_arith.arith.errors import UsageError
 from tape_arith.arith.runs.build import blueprint
 from tape_arith.arith.training.config import Config
 from tape_arith.models.attention import Backend, Needs
-from tape_arith.models.build import load_backend
+from tape_arith.models.backends import BACKENDS, load_backend
 from tape_arith.models.encoding import MatMul
 from tape_arith.models.flops import causal_workload
 from tape_arith.models.hardware import Hardware, detect
-from tape_arith.models.names import BACKENDS
 from tape_arith.models.sequences import Sequences
 
 #: The lengths, in tokens, of the presets' longest rows in training and test.

@@ -15,10 +15,11 @@ import numpy as np
 from torch.utils.benchmark import Timer
 
 from tape_arith.arith.errors import UsageError
+from tape_arith.arith.registry.names import Name, parse
+from tape_arith.arith.runs.options import AUTO, Compute
 from tape_arith.arith.runs.preset import load_preset
 from tape_arith.arith.training.config import Config
 from tape_arith.models.hardware import Hardware
-from tape_arith.models.names import AUTO, AttentionChoice, Name, parse
 
 _Key = TypeVar("_Key", bound=Hashable)
 
@@ -108,7 +109,7 @@ class Options:
     lengths: tuple[int, ...] = ()
     count: int | None = None
     run: Path | None = None
-    compute: AttentionChoice = AUTO
+    compute: Compute = AUTO
     seconds: float = 60.0
     threads: int | None = None
 

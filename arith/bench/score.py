@@ -18,18 +18,18 @@ from tape_arith.arith.bench.measure import Options, Result, time_interleaved
 from tape_arith.arith.data.bucket import Bucket
 from tape_arith.arith.data.rows import Rows, pad
 from tape_arith.arith.errors import Failure, UsageError
+from tape_arith.arith.registry.names import Name
 from tape_arith.arith.runs.build import decoder_for
 from tape_arith.arith.runs.folder import existing_run
 from tape_arith.arith.runs.weights import final_weights, trained_record
 from tape_arith.arith.scoring.score import probed_threshold, score
 from tape_arith.arith.tasks.families.tokens import EOS, PAD
-from tape_arith.arith.tasks.registry import load_task
+from tape_arith.arith.tasks.load import load_task
 from tape_arith.arith.tasks.task import Problems, concatenate, take
 from tape_arith.models.build import prepare
 from tape_arith.models.decoder import Decoder
 from tape_arith.models.flops import causal_workload, matmuls
 from tape_arith.models.hardware import Hardware, detect
-from tape_arith.models.names import Name
 from tape_arith.models.sequences import Sequences
 
 _PARTS = (0.25, 0.75)

@@ -12,13 +12,13 @@ import torch
 
 from tape_arith.arith.bench import limits
 from tape_arith.arith.bench.measure import TURN, Options, Result, rates, time_trainings
+from tape_arith.arith.registry.names import Name, parse
 from tape_arith.arith.runs.build import decoder_for
 from tape_arith.arith.training.config import Config
 from tape_arith.arith.training.trainer import Trainer
 from tape_arith.models.compiling import raise_graph_limit
 from tape_arith.models.flops import useful_training_flops
 from tape_arith.models.hardware import Hardware, datasheet, detect
-from tape_arith.models.names import Name, parse
 
 _FIRST_STEPS = 5
 """Number of untimed steps in which blocks are compiled: enough for groups of all shapes."""

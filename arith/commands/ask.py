@@ -11,8 +11,8 @@ from tape_arith.arith.commands.job_options import use_threads
 from tape_arith.arith.errors import UsageError
 
 if TYPE_CHECKING:
+    from tape_arith.arith.registry.names import NamePart
     from tape_arith.arith.runs.folder import RunFolder
-    from tape_arith.models.names import NamePart
 
 EXAMPLE = "tape-arith ask runs/mini/tape/seed-0 123+45"
 
@@ -35,7 +35,7 @@ def command(
     as_json: option.AsJson = False,
 ) -> None:
     """Answer a problem greedily: each token with its probability, and whether it is right."""
-    from tape_arith.models.names import parse_extrapolation
+    from tape_arith.arith.registry.names import parse_extrapolation
 
     folder, extrapolation = _find(run, runs, preset, seed)
     extrapolation = parse_extrapolation(with_) if with_ else extrapolation
@@ -52,9 +52,9 @@ def _find(
     """Return the run in the folder `target`, or the run of the encoding `target` below `root` with
     the name's extrapolation. Raises UsageError unless exactly one run matches."""
     from tape_arith.arith.files import slug
+    from tape_arith.arith.registry.names import parse
     from tape_arith.arith.runs.command_lines import train_command
     from tape_arith.arith.runs.folder import RunFolder, existing_run
-    from tape_arith.models.names import parse
 
     if Path(target).is_dir() or ("/" in target and ".py:" not in target):
         if preset is not None or seed is not None:

@@ -9,7 +9,8 @@ from tape_arith.arith.bench import ALL, STAGES
 from tape_arith.arith.commands import option
 from tape_arith.arith.commands.job_options import use_threads, whole_numbers
 from tape_arith.arith.errors import EXIT_PARTLY
-from tape_arith.models.names import AttentionChoice, parse_list
+from tape_arith.arith.registry.names import parse_list
+from tape_arith.arith.runs.options import Compute
 
 EXAMPLE = "tape-arith bench train --pe rope,tape --lengths 20,40"
 
@@ -59,7 +60,7 @@ def command(
         lengths=tuple(sizes),
         count=count,
         run=run,
-        compute=AttentionChoice(backend, compiled),
+        compute=Compute(backend, compiled),
         seconds=0 if quick else seconds,
         threads=threads,
     )

@@ -33,19 +33,21 @@ def command(
     Exits with 1 where it breaks a promise, and says of each what was expected, what happened and
     how that usually comes about.
     """
-    from tape_arith.arith.tasks.registry import is_task, tasks
-    from tape_arith.models.locate import is_encoding, known_names
-    from tape_arith.models.promises import as_text
+    from tape_arith.arith.contracts.promises import as_text
+    from tape_arith.arith.registry.locate import is_encoding, known_names
+    from tape_arith.arith.tasks.load import is_task
 
     if is_task(name):
-        from tape_arith.arith.data.task_contract import examine as examine_task
+        from tape_arith.arith.contracts.task import examine as examine_task
 
         report = examine_task(name)
     else:
         if not {"+", ":", "@"} & set(name) and not is_encoding(name):
-            raise unknown("encoding or task", name, [*known_names("encoding"), *tasks()])
-        from tape_arith.models.contract import examine
-        from tape_arith.models.names import parse
+            raise unknown(
+                "encoding or task", name, [*known_names("encoding"), *known_names("task")]
+            )
+        from tape_arith.arith.contracts.encoding import examine
+        from tape_arith.arith.registry.names import parse
 
         report = examine(parse(name))
     if as_json:

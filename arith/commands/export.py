@@ -7,7 +7,7 @@ import typer
 
 from tape_arith.arith.commands import option
 from tape_arith.arith.errors import UsageError
-from tape_arith.models.names import parse_extrapolation
+from tape_arith.arith.registry.names import parse_extrapolation
 
 EXAMPLE = "tape-arith export runs/mini/rope/seed-0 --format transformers"
 

@@ -8,11 +8,12 @@ import typer
 
 from tape_arith.arith.documents import MOST_INTEGER
 from tape_arith.arith.errors import UsageError
+from tape_arith.arith.runs.options import Compute
 from tape_arith.arith.terminal import say
-from tape_arith.models.names import AttentionChoice
 
 if TYPE_CHECKING:
-    from tape_arith.arith.runs.record import RunRecord, TrainOptions
+    from tape_arith.arith.runs.options import TrainOptions
+    from tape_arith.arith.runs.record import RunRecord
     from tape_arith.arith.sweeps.jobs import Outcome
     from tape_arith.arith.terminal import Stopper
     from tape_arith.arith.training.config import Config, Policy
@@ -31,8 +32,8 @@ def chosen_config(
     If `preset` is None, name and config are those of the run `like`; if `like` is None too, the
     preset is the one that suits this machine.
     """
+    from tape_arith.arith.registry.names import parse_task
     from tape_arith.arith.runs.preset import load_preset, parse_settings, preset_of, with_task
-    from tape_arith.arith.tasks.registry import parse_task
 
     chosen = parse_settings(settings or [])
     if task is not None and chosen.setdefault("task", task) != task:
@@ -91,9 +92,9 @@ def train_options(
 ) -> "TrainOptions":
     """Return TrainOptions from the values of a command. Raises UsageError for a bad `track`."""
     from tape_arith.arith.runs.metrics import parse_trackers
-    from tape_arith.arith.runs.record import TrainOptions
+    from tape_arith.arith.runs.options import TrainOptions
 
-    compute = AttentionChoice(backend, compiled)
+    compute = Compute(backend, compiled)
     return TrainOptions(data, compute, not no_curves, parse_trackers(track), on_nonfinite)
 
 

@@ -43,7 +43,7 @@ def command(
     """Show encodings, presets, tasks and runs, or one in full; --costs at the paper's size."""
     if cite is not None:
         from tape_arith.arith.export.citations import all_names, bibtex
-        from tape_arith.models.names import parse_list
+        from tape_arith.arith.registry.names import parse_list
 
         names = all_names() if cite == "all" else parse_list(cite)
         if not names:
@@ -87,18 +87,17 @@ def _describe(name: str) -> tuple[dict[str, Any], str]:
         lines = [summary, *(f"  {key:<18}{value}" for key, value in config.items())]
         return {"preset": name, "summary": summary, "config": config}, "\n".join(lines)
     from tape_arith.arith.compare.catalogue import part_facts, part_text
-    from tape_arith.arith.tasks.registry import tasks
-    from tape_arith.models.locate import KINDS, is_encoding, known_names, normalized
-    from tape_arith.models.names import parse
+    from tape_arith.arith.registry.locate import KINDS, is_encoding, known_names, normalized
+    from tape_arith.arith.registry.names import parse
 
     encodings = known_names("encoding")
     changes = {known: kind for kind in KINDS[1:] for known in known_names(kind)}
     if name in changes:
         parts = [(changes[name], name)]
-    elif normalized(name.partition(":")[0]) in tasks():
+    elif normalized(name.partition(":")[0]) in known_names("task"):
         parts = [("task", name)]
     elif not {"+", ":", "@"} & set(name) and not is_encoding(name):
-        every = [_SWEEPS, *presets(), *encodings, *changes, *tasks()]
+        every = [_SWEEPS, *presets(), *encodings, *changes, *known_names("task")]
         raise unknown("name", name, every)
     else:
         parsed = parse(name)

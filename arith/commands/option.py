@@ -16,8 +16,7 @@ import typer
 
 from tape_arith.arith.documents import MOST_INTEGER
 from tape_arith.arith.errors import UsageError, unknown
-from tape_arith.models.locate import known_names
-from tape_arith.models.names import BACKENDS, known_backend
+from tape_arith.arith.registry.locate import known_names
 
 
 def complete_encoding(incomplete: str) -> list[str]:
@@ -30,14 +29,14 @@ def complete_encoding(incomplete: str) -> list[str]:
     return [head + name for name in known if name.startswith(last)]
 
 
-def complete_from(module: str, function: str) -> Callable[[str], list[str]]:
+def complete_from(module: str, function: str, *arguments: str) -> Callable[[str], list[str]]:
     """Return a completion of the names that `function` in `arith.module` returns.
 
     The module is imported only when a shell completes a name.
     """
 
     def complete(incomplete: str) -> list[str]:
-        names = getattr(import_module(f"tape_arith.arith.{module}"), function)()
+        names = getattr(import_module(f"tape_arith.arith.{module}"), function)(*arguments)
         return [name for name in names if name.startswith(incomplete)]
 
     return complete
@@ -45,13 +44,13 @@ def complete_from(module: str, function: str) -> Callable[[str], list[str]]:
 
 def complete_task(incomplete: str) -> list[str]:
     """Complete a task, or after a colon an option of it."""
-    from tape_arith.arith.tasks.registry import locate_task, tasks
+    from tape_arith.arith.registry.locate import known_names, locate
 
     name, *options = incomplete.split(":")
     if not options:
-        return [task for task in tasks() if task.startswith(name)]
+        return [task for task in known_names("task") if task.startswith(name)]
     try:
-        declared = locate_task(name).declaration().options
+        declared = locate("task", name).declaration().options
     except UsageError:
         return []
     *earlier, last = options
@@ -81,7 +80,17 @@ def _known_split(name: str) -> str:
     return known_split(name)
 
 
+def _known_backend(name: str) -> str:
+    if name != "auto":  # the default: nothing to import
+        from tape_arith.models.backends import known_backend
+
+        known_backend(name)
+    return name
+
+
 def _complete_backend(incomplete: str) -> list[str]:
+    from tape_arith.models.backends import BACKENDS
+
     return [name for name in ("auto", *BACKENDS) if name.startswith(incomplete)]
 
 
@@ -254,7 +263,7 @@ Backend = Annotated[
     typer.Option(
         help="What computes attention: auto, flash-attn, sdpa, eager or fused. One that "
         "cannot do what the encoding needs here is refused, never replaced.",
-        callback=known_backend,
+        callback=_known_backend,
         autocompletion=_complete_backend,
     ),
 ]
@@ -280,6 +289,6 @@ Engine = Annotated[
     typer.Option(
         metavar="NAME[:KEY=VALUE...]",
         help="Where jobs run: local, ray or slurm, as in slurm:partition=gpu:throttle=8.",
-        autocompletion=complete_from("sweeps.engines", "engine_names"),
+        autocompletion=complete_from("registry.locate", "known_names", "engine"),
     ),
 ]

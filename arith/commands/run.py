@@ -15,7 +15,8 @@ from tape_arith.arith.commands.job_options import (
     whole_numbers,
 )
 from tape_arith.arith.errors import UsageError
-from tape_arith.models.names import AUTO, parse_list
+from tape_arith.arith.registry.names import parse_list
+from tape_arith.arith.runs.options import AUTO
 
 EXAMPLE = "tape-arith run --pe rope,fire,tape --seeds 0,1,2 --preset mini"
 

@@ -5,7 +5,8 @@ import json
 from tape_arith.arith.commands import option
 from tape_arith.arith.commands.job_options import leave, stopper_for, use_threads
 from tape_arith.arith.documents import with_checksum
-from tape_arith.models.names import AttentionChoice, parse_extrapolation
+from tape_arith.arith.registry.names import parse_extrapolation
+from tape_arith.arith.runs.options import Compute
 
 EXAMPLE = "tape-arith score runs/mini/rope/seed-0 --with yarn"
 
@@ -37,7 +38,7 @@ def command(
             existing_run(run),
             extrapolation,
             evaluation_set=evaluation_set,
-            compute=AttentionChoice(backend, compiled),
+            compute=Compute(backend, compiled),
             fresh=fresh,
             should_stop=stopper,
         )

@@ -15,7 +15,7 @@ from tape_arith.arith.commands.job_options import (
     train_options,
     use_threads,
 )
-from tape_arith.models.names import AUTO
+from tape_arith.arith.runs.options import AUTO
 
 if TYPE_CHECKING:
     from tape_arith.arith.runs.run import Run

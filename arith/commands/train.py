@@ -14,9 +14,9 @@ from tape_arith.arith.commands.job_options import (
     use_threads,
 )
 from tape_arith.arith.errors import EXIT_FAILED, UsageError
+from tape_arith.arith.registry.locate import is_encoding
+from tape_arith.arith.registry.names import parse_list
 from tape_arith.arith.training.config import Policy
-from tape_arith.models.locate import is_encoding
-from tape_arith.models.names import parse_list
 
 EXAMPLE = "tape-arith train --pe tape --preset mini --seed 1"
 

@@ -27,12 +27,12 @@ from tape_arith.arith.figures.captions import guess_words, recipe, source
 from tape_arith.arith.figures.labels import display_names
 from tape_arith.arith.figures.lengths import trained_and_tested
 from tape_arith.arith.figures.rows import Row, rows
+from tape_arith.arith.registry.locate import known_names
 from tape_arith.arith.runs.folder import find_grids
 from tape_arith.arith.runs.preset import presets
 from tape_arith.arith.scoring.comparable import differences
 from tape_arith.arith.scoring.evaluation_set import DEFAULT_SET, EvaluationSet
 from tape_arith.arith.scoring.grid import Grid
-from tape_arith.arith.tasks.registry import tasks as known_tasks
 
 
 def across_tasks(
@@ -116,7 +116,7 @@ def _choose_presets(grids: Sequence[Grid], tasks: str) -> tuple[dict[str, str], 
         if name not in task_of:
             name = canonical_task(name)
         if name not in encodings and name not in task_of:
-            if name in [*known_tasks(), *presets()]:
+            if name in [*known_names("task"), *presets()]:
                 raise UsageError(f"no run of {name} is scored here: {', '.join(task_of)} are")
             raise unknown("scored task or preset", name, [*encodings, *task_of])
         task = task_of.get(name, name)

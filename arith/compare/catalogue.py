@@ -8,19 +8,13 @@ from typing import Any
 
 from tape_arith.arith.compare.panels import or_default
 from tape_arith.arith.errors import Failure, UsageError
+from tape_arith.arith.registry.declarations import Declaration, value_text
+from tape_arith.arith.registry.locate import declarations, locate, locations
+from tape_arith.arith.registry.names import parse, task_location
 from tape_arith.arith.runs.folder import RunFolder, find_runs, read_grids
 from tape_arith.arith.runs.preset import describe_preset, load_preset, presets
-from tape_arith.arith.tasks.registry import (
-    load_task,
-    locate_task,
-    parse_task,
-    task_declarations,
-    task_places,
-)
+from tape_arith.arith.tasks.load import load_task
 from tape_arith.arith.terminal import escape_control
-from tape_arith.models.declarations import Declaration, value_text
-from tape_arith.models.locate import declarations, locate
-from tape_arith.models.names import parse
 
 _JOINED = ("abacus+fire", "abacus+rope")
 """Joined encodings that are listed, those of `sweep mini-all`; many more are possible."""
@@ -46,9 +40,9 @@ def catalogue(root: Path, *, costs: bool = False) -> dict[str, Any]:
             {"name": name, "summary": describe_preset(name), "config": load_preset(name).as_dict()}
             for name in presets()
         ],
-        "tasks": [declaration.name for declaration in task_declarations()],
-        "task_entries": [_entry(declaration) for declaration in task_declarations()],
-        "task_packages": {p.name: p.package for p in task_places() if p.package},
+        "tasks": [declaration.name for declaration in declarations("task")],
+        "task_entries": [_entry(declaration) for declaration in declarations("task")],
+        "task_packages": {p.name: p.package for p in locations("task") if p.package},
         "runs": [_run(folder) for folder in find_runs(root)],
     }
 
@@ -80,7 +74,7 @@ def part_facts(kind: str, name: str) -> dict[str, Any]:
 
     Of a task, the axes and the example are those with the options of its name.
     """
-    location = locate_task(parse_task(name).name) if kind == "task" else locate(kind, name)
+    location = task_location(name) if kind == "task" else locate(kind, name)
     declaration = location.declaration()
     facts = _entry(declaration) | {"file": str(location), "description": declaration.description}
     if kind == "modifier":

@@ -18,12 +18,11 @@ from tape_arith.arith.compare.panels import (
 )
 from tape_arith.arith.errors import UsageError
 from tape_arith.arith.figures.curves import COLUMNS, Curves
+from tape_arith.arith.registry.names import Name, parse, task_location
 from tape_arith.arith.runs.command_lines import other_run_roots, train_command
 from tape_arith.arith.runs.folder import check_one_source, preset_folder, read_grids
 from tape_arith.arith.runs.preset import check_task
 from tape_arith.arith.scoring.axes import Axes, scored_axes
-from tape_arith.arith.tasks.registry import is_builtin
-from tape_arith.models.names import Name, parse
 
 
 def study(root: Path, names: str = ALL, preset: str | None = None) -> Curves:
@@ -70,7 +69,7 @@ def _axes(runs: Iterable[RunFiles]) -> Iterator[Axes]:
     """
     for run in runs:
         with suppress(UsageError):
-            if is_builtin(run.record.config.task):
+            if task_location(run.record.config.task).is_builtin:
                 config = run.record.config
                 yield scored_axes(config.bucket(run.seed), config.evaluation_bucket())
         for grid in read_grids(run.folder).values():

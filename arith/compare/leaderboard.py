@@ -20,6 +20,8 @@ from tape_arith.arith.figures.board import Board, Section
 from tape_arith.arith.figures.captions import Panel, footnote, source
 from tape_arith.arith.figures.labels import display_names
 from tape_arith.arith.figures.rows import Comparison, Row, Training, rows
+from tape_arith.arith.registry.locate import locate
+from tape_arith.arith.registry.names import parse, parse_list
 from tape_arith.arith.runs.metrics import last_evaluations
 from tape_arith.arith.runs.record import check_can_continue
 from tape_arith.arith.scoring.axes import regions
@@ -27,8 +29,6 @@ from tape_arith.arith.scoring.evaluation_set import DEFAULT_SET, EvaluationSet
 from tape_arith.arith.scoring.statistics import holm, welch
 from tape_arith.arith.terminal import say
 from tape_arith.arith.training.config import Config
-from tape_arith.models.locate import locate
-from tape_arith.models.names import parse, parse_list
 
 _REFERENCES = ("rope", "tape")
 """The encodings against which the protocol tests every other one."""

@@ -9,6 +9,7 @@ from typing import Any, NamedTuple, Protocol, TypeVar
 
 from tape_arith.arith.errors import Failure, UsageError, unknown
 from tape_arith.arith.files import slug
+from tape_arith.arith.registry.names import Name, parse, parse_list, parse_task
 from tape_arith.arith.runs.command_lines import (
     completing_command,
     other_run_roots,
@@ -21,9 +22,7 @@ from tape_arith.arith.runs.record import Environment, RunRecord
 from tape_arith.arith.scoring.comparable import differences
 from tape_arith.arith.scoring.evaluation_set import DEFAULT_SET, EvaluationSet
 from tape_arith.arith.scoring.grid import Grid
-from tape_arith.arith.tasks.registry import parse_task
 from tape_arith.arith.terminal import say
-from tape_arith.models.names import Name, parse, parse_list
 
 ALL = "all"
 """As the value of `names`, it means every scored encoding of the preset."""

@@ -16,7 +16,7 @@ import numpy.typing as npt
 from tape_arith.arith.errors import UsageError, unknown
 from tape_arith.arith.tasks.families.numbers import Int64, UInt32
 from tape_arith.arith.tasks.families.random_words import half_words, words
-from tape_arith.arith.tasks.registry import load_task, task_errors
+from tape_arith.arith.tasks.load import load_task, task_errors
 from tape_arith.arith.tasks.task import Problems, Task, concatenate
 
 EVALUATION, CARRY = "evaluation", "carry"

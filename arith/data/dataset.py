@@ -25,7 +25,7 @@ from tape_arith.arith.errors import Failure, UsageError
 from tape_arith.arith.files import sha256
 from tape_arith.arith.tasks.families.numbers import Int64, UInt8
 from tape_arith.arith.tasks.families.tokens import DIGIT_ZERO, SYMBOLS
-from tape_arith.arith.tasks.registry import load_task
+from tape_arith.arith.tasks.load import load_task
 from tape_arith.arith.tasks.task import Problems
 
 FILE = "manifest.json"

@@ -13,8 +13,8 @@ from pathlib import Path
 from tape_arith import models
 from tape_arith.arith.export.source_files import involved
 from tape_arith.arith.machine import own_version
-from tape_arith.models.locate import KINDS, locate, locations
-from tape_arith.models.names import Encoding, Name, parse, parse_extrapolation
+from tape_arith.arith.registry.locate import KINDS, locate, locations
+from tape_arith.arith.registry.names import Encoding, Name, parse, parse_extrapolation
 
 _PAPERS = Path(models.__file__).parent / "papers.bib"
 _SUITE = {

@@ -22,6 +22,8 @@ from tape_arith.arith.export.source_files import source_files
 from tape_arith.arith.figures.captions import percent
 from tape_arith.arith.files import slug, write_text
 from tape_arith.arith.machine import own_version
+from tape_arith.arith.registry.locate import locate
+from tape_arith.arith.registry.names import Name, NamePart
 from tape_arith.arith.runs.build import setting_for
 from tape_arith.arith.runs.folder import RunFolder
 from tape_arith.arith.runs.record import RunRecord
@@ -32,10 +34,8 @@ from tape_arith.arith.scoring.statistics import one_run
 from tape_arith.arith.tasks.families.tokens import BOS, EOS, PAD, SPECIAL, SYMBOLS
 from tape_arith.arith.tasks.families.two_operands import TwoOperands
 from tape_arith.arith.tasks.families.writing import Format
-from tape_arith.arith.tasks.registry import load_task
+from tape_arith.arith.tasks.load import load_task
 from tape_arith.models.decoder import Decoder
-from tape_arith.models.locate import locate
-from tape_arith.models.names import Name, NamePart
 
 FORMATS = ("transformers", "lm-eval")
 _WEIGHTS = "model.safetensors"

@@ -18,7 +18,7 @@ from tape_arith.arith.export.folder import render
 from tape_arith.arith.files import atomic, write_text
 from tape_arith.arith.scoring.axes import Region, digit_pairs, region_mask
 from tape_arith.arith.tasks.families.two_operands import TwoOperands
-from tape_arith.arith.tasks.registry import load_task
+from tape_arith.arith.tasks.load import load_task
 
 _LEAVES: tuple[Region, ...] = ("in_distribution", "one_longer", "both_longer")
 """Disjoint regions that cover a grid; the names of their tasks end in these."""

@@ -2,9 +2,7 @@
 
 `transformers` copies only files that are imported with one dot, and follows no folders. So each
 module becomes one file (`models.families.rotary` becomes `families_rotary.py`), and its imports of
-`models` become imports with a dot. Modules that look names up in folders are replaced: `parts.py`
-has the classes of a name's parts, and `build.py`, in place of `models.build`, the classes that
-those parts build in turn.
+`models` become imports with a dot. `parts.py` has the classes of a name's parts.
 """
 
 import ast
@@ -16,29 +14,26 @@ from pathlib import Path
 
 from tape_arith.arith.errors import UsageError
 from tape_arith.arith.export.folder import render
-from tape_arith.models.locate import Location, known_names, locate, source_file
-from tape_arith.models.names import Name, NamePart
+from tape_arith.arith.registry.locate import Location, known_names, locate, source_file
+from tape_arith.arith.registry.names import Name, NamePart
 
 _PACKAGE = "tape_arith.models."
 _ALWAYS = ("decoder", "encoding", "sequences")
 """The modules that `templates/modeling_tape_arith.py.jinja` imports."""
-_LOOKS_INTO_FOLDERS = ("names", "locate")
 _ALLOWED = {"torch", *sys.stdlib_module_names}
 _IMPORT = re.compile(r"^(\s*)from tape_arith\.models\.([\w.]+) import ", re.MULTILINE)
 
 
 def source_files(name: Name, version: str) -> dict[str, str]:
     """Return the text of each file ("families_rotary.py") that the encoding `name` and the decoder
-    need, with `parts.py` and `build.py`.
+    need, with `parts.py`.
 
     Raises UsageError if a user's encoding imports more than `models`, torch and Python's library.
     """
-    names = [part.name for part in name.encoding.parts]
-    parts = [locate("encoding", part) for part in names]
+    parts = [locate("encoding", part.name) for part in name.encoding.parts]
     if name.extrapolation is not None:
         parts.append(locate("extrapolation", name.extrapolation.name))
-    nested = [locate("encoding", n) for n in involved(name.encoding.parts) if n not in names]
-    waiting = [*map(_module, _ALWAYS), *parts, *nested]
+    waiting = [*map(_module, _ALWAYS), *parts]
     waiting += [part.modifier for part in parts if part.modifier is not None]
     origins: dict[str, Path | None] = {}
     files: dict[str, str] = {}
@@ -49,25 +44,23 @@ def source_files(name: Name, version: str) -> dict[str, str]:
             raise UsageError(f"two files are called {location}: rename one to export both")
         if file not in files:
             text = location.source().decode("utf-8")
-            waiting += [_module(n) for n in _imports(location, text) if n != "build"]
+            waiting += map(_module, _imports(location, text))
             head = f"# {location}, carried by `tape-arith export` ({version}).\n"
             files[file] = head + _IMPORT.sub(
                 lambda match: f"{match[1]}from .{match[2].replace('.', '_')} import ", text
             )
-    # Two files, because circular imports make transformers before 5 loop forever.
-    for file, classes in (("parts.py", parts), ("build.py", nested)):
-        imports, listed = set[tuple[str, str]](), []
-        for each in classes:
-            own = _class_name(each)
-            imports.add((_flat(each), own))
-            if each.modifier is not None:
-                modifier = _class_name(each.modifier)
-                imports |= {(_flat(each.modifier), name) for name in (modifier, "modify")}
-                own = f"modify({modifier}, {own})"
-            listed.append((each.name, own))
-        files[file] = render(
-            "classes.py", imports=sorted(imports), classes=sorted(listed), version=version
-        )
+    imports, classes = set[tuple[str, str]](), []
+    for each in parts:
+        own = _class_name(each)
+        imports.add((_flat(each), own))
+        if each.modifier is not None:
+            modifier = _class_name(each.modifier)
+            imports.add((_flat(each.modifier), modifier))
+            own = f'type("{modifier}{own}", ({modifier}, {own}), {{}})'
+        classes.append((each.name, own))
+    files["parts.py"] = render(
+        "classes.py", imports=sorted(imports), classes=sorted(classes), version=version
+    )
     return files
 
 
@@ -90,8 +83,8 @@ def involved(parts: Iterable[NamePart]) -> list[str]:
 def _module(name: str) -> Location:
     """Locate a module of `models` ("families.rotary")."""
     file = source_file(_PACKAGE + name)
-    if file is None or file.name == "__init__.py" or name in _LOOKS_INTO_FOLDERS:
-        raise UsageError(f"models.{name} looks into folders: an export cannot carry it")
+    if file is None or file.name == "__init__.py":
+        raise UsageError(f"models.{name} is no module: an export cannot carry it")
     return Location(name, file, _PACKAGE + name)
 
 

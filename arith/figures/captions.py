@@ -6,11 +6,12 @@ from collections.abc import Iterable, Mapping, Sequence
 from tape_arith.arith.data.bucket import CARRY, EVALUATION
 from tape_arith.arith.errors import UsageError
 from tape_arith.arith.figures.lengths import cell, trained_and_tested
+from tape_arith.arith.registry.names import task_location
 from tape_arith.arith.scoring.axes import REGION_WORDS, Region
 from tape_arith.arith.scoring.comparable import check_comparable
 from tape_arith.arith.scoring.grid import CONVERGED, SLACK, Grid
 from tape_arith.arith.scoring.statistics import Interval, over_seeds
-from tape_arith.arith.tasks.registry import is_builtin, load_task, task_declaration
+from tape_arith.arith.tasks.load import load_task
 
 Panel = Sequence[Grid]
 """The grids of one encoding, one grid per seed."""
@@ -195,7 +196,11 @@ def chance(task: str) -> float | None:
     may come with the results of somebody else.
     """
     try:
-        return load_task(task).chance if is_builtin(task) else task_declaration(task).chance
+        return (
+            load_task(task).chance
+            if task_location(task).is_builtin
+            else task_location(task).declaration().chance
+        )
     except UsageError:
         return None
 

@@ -5,8 +5,8 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 
 from tape_arith.arith.errors import UsageError
-from tape_arith.models.locate import locate
-from tape_arith.models.names import Encoding, Name, NamePart, parse
+from tape_arith.arith.registry.locate import locate
+from tape_arith.arith.registry.names import Encoding, Name, NamePart, parse
 
 
 def display_names(names: Iterable[str], own: Mapping[str, str] | None = None) -> dict[str, str]:

@@ -7,29 +7,32 @@ from functools import lru_cache
 
 import numpy as np
 
-from tape_arith.arith.data.task_contract import broken_promise
-from tape_arith.arith.errors import Failure, UsageError
-from tape_arith.arith.runs.record import RunRecord, TrainOptions
+from tape_arith.arith.contracts.task import broken_promise
+from tape_arith.arith.errors import USER_CODE_ERRORS, Failure, UsageError, describe_error
+from tape_arith.arith.registry.load import load_classes
+from tape_arith.arith.registry.locate import locate
+from tape_arith.arith.registry.names import Encoding, Name, source_hashes
+from tape_arith.arith.runs.options import AUTO, Compute, TrainOptions
+from tape_arith.arith.runs.record import RunRecord
 from tape_arith.arith.runs.training_data import open_training_data
 from tape_arith.arith.tasks.families.tokens import DIGIT_ZERO, EOS
-from tape_arith.arith.tasks.registry import load_task, task_hash
+from tape_arith.arith.tasks.load import load_task, task_hash
 from tape_arith.arith.terminal import say
 from tape_arith.arith.training.batches import Source
 from tape_arith.arith.training.config import Config
 from tape_arith.arith.training.distributed import SINGLE, ProcessGroup
 from tape_arith.arith.training.trainer import Trainer
 from tape_arith.models.attention import Needs
-from tape_arith.models.build import build_decoder, choose_backend, meta_decoder
+from tape_arith.models.backends import choose_backend
+from tape_arith.models.build import build_decoder, meta_decoder
 from tape_arith.models.compiling import check_compiler
 from tape_arith.models.decoder import Decoder, DecoderConfig
 from tape_arith.models.encoding import Setting
-from tape_arith.models.errors import USER_CODE_ERRORS, UndefinedEncoding, describe_error
+from tape_arith.models.errors import UndefinedEncoding
 from tape_arith.models.hardware import Hardware, detect
-from tape_arith.models.locate import locate
-from tape_arith.models.names import AUTO, AttentionChoice, Encoding, Name, source_hashes
 
 
-def check_trainable(config: Config, name: Name, compute: AttentionChoice = AUTO) -> None:
+def check_trainable(config: Config, name: Name, compute: Compute = AUTO) -> None:
     """Check, before anything is written, that a run can be trained and scored here.
 
     Raises UsageError if it cannot, Failure if the code of a user's encoding fails at this size.
@@ -100,7 +103,7 @@ def _sizes(config: Config) -> DecoderConfig:
 
 def decoder_for(config: Config, name: Name, seed: int) -> Decoder:
     """Build a decoder with new weights; `@only-positional-from` freezes all but its encoding."""
-    decoder = build_decoder(_sizes(config), name, setting_for(config), seed)
+    decoder = build_decoder(_sizes(config), load_classes(name), setting_for(config), seed)
     origin = name.encoding.origin
     if origin is not None and origin.only_positional:
         decoder.requires_grad_(False)
@@ -130,7 +133,8 @@ def _blueprint(config: Config, name: Name, sources: _Sources) -> Decoder:
     with user_errors(name.encoding):
         sizes, setting = _sizes(config), setting_for(config)
         try:
-            return meta_decoder(sizes, name, setting, real_encoding=bool(sources))
+            classes = load_classes(name)
+            return meta_decoder(sizes, classes, setting, real_encoding=bool(sources))
         except UndefinedEncoding as error:
             raise UsageError(
                 f"{name.encoding} is not defined for {config.task}: {error}; take another encoding "
@@ -175,7 +179,7 @@ def _check_promises(encoding: Encoding, sources: _Sources) -> None:
     Scoring is one teacher-forced pass, so the score of an encoding that sees later tokens is
     meaningless. Raises UsageError if a check fails.
     """
-    from tape_arith.models import contract
+    from tape_arith.arith.contracts import encoding as contract
 
     for check in (
         contract.check_builds,

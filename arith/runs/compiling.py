@@ -22,9 +22,11 @@ from tape_arith.arith.documents import NonNegative, Part, read_document, write_d
 from tape_arith.arith.errors import Failure
 from tape_arith.arith.files import slug
 from tape_arith.arith.machine import own_version
+from tape_arith.arith.registry.names import Encoding, Name, source_hashes
 from tape_arith.arith.runs.build import blueprint, decoder_for, resolve_attention
 from tape_arith.arith.runs.cost import timed_config, training_flops
 from tape_arith.arith.runs.folder import RunFolder
+from tape_arith.arith.runs.options import Compute
 from tape_arith.arith.runs.record import RunRecord
 from tape_arith.arith.terminal import duration, say
 from tape_arith.arith.training.config import Config
@@ -32,7 +34,6 @@ from tape_arith.arith.training.step import NotCompilable, is_out_of_memory
 from tape_arith.arith.training.trainer import Trainer
 from tape_arith.models.compiling import why_not_compilable
 from tape_arith.models.hardware import Hardware, detect
-from tape_arith.models.names import AttentionChoice, Encoding, Name, source_hashes
 
 MEASURED_FROM = 5e13
 """Training FLOPs from which on it is measured; shorter trainings on a CPU are not compiled.
@@ -62,9 +63,7 @@ class CompilingTimes(Part):
         return steps * (self.plain_step - self.compiled_step) - self.compiling
 
 
-def choose_compiling(
-    folder: RunFolder, record: RunRecord, compute: AttentionChoice
-) -> AttentionChoice:
+def choose_compiling(folder: RunFolder, record: RunRecord, compute: Compute) -> Compute:
     """Return `compute` with the choice whether a training on a CPU compiles its blocks.
 
     A run that has begun goes on as it began, so that its bits stay.
@@ -92,7 +91,7 @@ def may_compile(config: Config, encoding: Encoding) -> bool:
     return training_flops(config) >= MEASURED_FROM and not source_hashes(encoding)
 
 
-def _gains(config: Config, name: Name, compute: AttentionChoice) -> bool:
+def _gains(config: Config, name: Name, compute: Compute) -> bool:
     """Tell whether the steps of a training gain more by compiling than it costs; say why."""
     hardware = resolve_attention(detect(*compute), blueprint(config, name).needs)
     try:

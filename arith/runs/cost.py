@@ -6,6 +6,7 @@ from functools import lru_cache
 import torch
 
 from tape_arith.arith.data.rows import prepend_bos
+from tape_arith.arith.registry.names import Name, parse
 from tape_arith.arith.runs.build import blueprint, user_errors
 from tape_arith.arith.runs.preset import load_preset
 from tape_arith.arith.tasks.task import Problems
@@ -13,7 +14,6 @@ from tape_arith.arith.training.config import Config
 from tape_arith.models.encoding import Workload
 from tape_arith.models.flops import useful_training_flops
 from tape_arith.models.hardware import detect
-from tape_arith.models.names import Name, parse
 
 SAMPLE = 4_096
 """Number of problems whose mean length estimates that of a training within half a percent."""

@@ -6,6 +6,7 @@ import torch
 
 from tape_arith.arith.errors import UsageError
 from tape_arith.arith.files import sha256
+from tape_arith.arith.registry.names import Name, Origin
 from tape_arith.arith.runs.build import blueprint, decoder_for
 from tape_arith.arith.runs.folder import RunFolder
 from tape_arith.arith.runs.record import InitFrom, RunRecord
@@ -14,7 +15,6 @@ from tape_arith.arith.terminal import say
 from tape_arith.arith.training.config import Config
 from tape_arith.arith.training.trainer import Trainer
 from tape_arith.models.hardware import Hardware
-from tape_arith.models.names import Name, Origin
 
 _SHARED_SETTINGS = (
     *("task", "trained_digits", "trained_operands"),

@@ -12,7 +12,7 @@ from typing import Any
 from tape_arith.arith.documents import validated
 from tape_arith.arith.errors import Failure, UsageError, unknown
 from tape_arith.arith.files import parse_toml, read_text
-from tape_arith.arith.tasks.registry import parse_task
+from tape_arith.arith.registry.names import parse_task
 from tape_arith.arith.training.config import Config
 
 PRESETS_FOLDER = Path(__file__).parent / "presets"

@@ -21,12 +21,12 @@ from tape_arith.arith.documents import (
     Text,
 )
 from tape_arith.arith.errors import Failure, UsageError
+from tape_arith.arith.registry.locate import locate
+from tape_arith.arith.registry.names import Name, parse, source_hashes, task_location
 from tape_arith.arith.runs.preset import changed_settings, is_preset
 from tape_arith.arith.scoring.grid import Grid
-from tape_arith.arith.tasks.registry import load_task, locate_task, parse_task, task_hash
+from tape_arith.arith.tasks.load import load_task, task_hash
 from tape_arith.arith.training.config import Config, Policy, Schedule
-from tape_arith.models.locate import locate
-from tape_arith.models.names import AUTO, AttentionChoice, Name, parse, source_hashes
 
 TASK = "task "
 """Begins the name of a task in `RunRecord.sources`, where an encoding may have the same."""
@@ -39,28 +39,6 @@ def run_sources(name: Name, config: Config) -> dict[str, str]:
     """
     tasks = {f"{TASK}{name}": sha256 for name, sha256 in task_hash(config.task).items()}
     return source_hashes(name.encoding) | tasks
-
-
-@dataclass(frozen=True)
-class TrainOptions:
-    """Options that change a run's numbers by rounding at most, so its config holds none of them.
-
-    data          a generated dataset; None takes the usual one if it fits (`usual_dataset`), and
-                  otherwise generates the same problems as needed
-    compute       attention backend and compilation
-    curves        whether to score the small grid on the way
-    trackers      names of trackers that also get every line of metrics.jsonl
-    on_nonfinite  policy for a loss or gradient that is not finite; None keeps the record's
-    """
-
-    data: Path | None = None
-    compute: AttentionChoice = AUTO
-    curves: bool = True
-    trackers: tuple[str, ...] = ()
-    on_nonfinite: Policy | None = None
-
-
-DEFAULTS = TrainOptions()
 
 
 @dataclass(frozen=True)
@@ -210,7 +188,7 @@ def check_can_continue(path: Path, record: RunRecord) -> None:
     try:
         sources = run_sources(record.name, record.config)
         places = [locate("encoding", part.name) for part in record.name.encoding.parts]
-        places.append(locate_task(parse_task(record.config.task).name))
+        places.append(task_location(record.config.task))
     except UsageError as error:
         raise UsageError(
             f"{path} was trained with {record.encoding} on {record.config.task}: {error}"

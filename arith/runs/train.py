@@ -16,13 +16,8 @@ from tape_arith.arith.runs.environment import environment, record_environment
 from tape_arith.arith.runs.folder import RunFolder
 from tape_arith.arith.runs.init_from import init_from_record, with_origin, write_first_state
 from tape_arith.arith.runs.metrics import tracked
-from tape_arith.arith.runs.record import (
-    DEFAULTS,
-    RunRecord,
-    TrainOptions,
-    check_can_continue,
-    run_sources,
-)
+from tape_arith.arith.runs.options import DEFAULTS, TrainOptions
+from tape_arith.arith.runs.record import RunRecord, check_can_continue, run_sources
 from tape_arith.arith.runs.run import Run
 from tape_arith.arith.runs.training_data import open_training_data, usual_dataset
 from tape_arith.arith.runs.weights import TrainingCheckpoints, load_state, save, trained_record

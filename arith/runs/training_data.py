@@ -6,7 +6,7 @@ import numpy as np
 
 from tape_arith.arith.data.dataset import FILE, Dataset, Identity
 from tape_arith.arith.errors import Failure, UsageError
-from tape_arith.arith.tasks.registry import task_hash
+from tape_arith.arith.tasks.load import task_hash
 from tape_arith.arith.terminal import say
 from tape_arith.arith.training.config import DATASETS, Config
 

@@ -20,15 +20,16 @@ from tape_arith.arith.documents import SCHEMA, check_schema
 from tape_arith.arith.errors import Corrupt, Failure, UsageError
 from tape_arith.arith.files import atomic, parse_json, remove
 from tape_arith.arith.lock import check_lock
+from tape_arith.arith.registry.names import Name
 from tape_arith.arith.runs.build import blueprint, decoder_for, resolve_attention
 from tape_arith.arith.runs.command_lines import how_to_restore_weights, why_no_weights
 from tape_arith.arith.runs.folder import RunFolder
+from tape_arith.arith.runs.options import AUTO, Compute
 from tape_arith.arith.runs.record import RunRecord, check_can_continue
 from tape_arith.arith.terminal import say
 from tape_arith.arith.training.trainer import Trainer
 from tape_arith.models.decoder import Decoder
 from tape_arith.models.hardware import Hardware, detect
-from tape_arith.models.names import AUTO, AttentionChoice, Name
 
 # The header has one key, because safetensors would write several keys in any order.
 _FACTS = "tape-arith"
@@ -171,7 +172,7 @@ def trained_record(folder: RunFolder) -> RunRecord:
 
 
 def trained_decoder(
-    folder: RunFolder, name: Name, record: RunRecord, compute: AttentionChoice = AUTO
+    folder: RunFolder, name: Name, record: RunRecord, compute: Compute = AUTO
 ) -> tuple[Decoder, Hardware]:
     """Build the decoder of a trained run with its final weights, on this machine's device.
 

@@ -7,7 +7,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tape_arith.arith.data.bucket import Bucket
-from tape_arith.arith.tasks.registry import load_task
+from tape_arith.arith.tasks.load import load_task
 
 Bools = NDArray[np.bool_]
 Ints = NDArray[np.int64]

@@ -13,7 +13,7 @@ from tape_arith.arith.data.bucket import Bucket
 from tape_arith.arith.scoring.axes import Axes, number_longer
 from tape_arith.arith.scoring.score import TOKENS_A_BATCH
 from tape_arith.arith.tasks.families.tokens import EOS, PAD
-from tape_arith.arith.tasks.registry import load_task
+from tape_arith.arith.tasks.load import load_task
 from tape_arith.arith.tasks.task import Problems, concatenate, take
 from tape_arith.models.build import prepare
 from tape_arith.models.decoder import Decoder

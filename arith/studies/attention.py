@@ -37,7 +37,7 @@ from tape_arith.arith.studies.attention_figures import (
 from tape_arith.arith.studies.inputs import Sample, StudiedRuns, watched
 from tape_arith.arith.studies.study import INSIDE, SPREAD, Study, is_one_number, markdown, mean_cell
 from tape_arith.arith.tasks.families.two_operands import TwoOperands
-from tape_arith.arith.tasks.registry import load_task
+from tape_arith.arith.tasks.load import load_task
 from tape_arith.arith.tasks.task import Problems, Task
 from tape_arith.models.decoder import Decoder
 from tape_arith.models.hardware import Hardware

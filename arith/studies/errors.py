@@ -28,6 +28,7 @@ from tape_arith.arith.figures.style import (
     series_styles,
     styled,
 )
+from tape_arith.arith.runs.options import Compute
 from tape_arith.arith.scoring.axes import REGION_WORDS, Region, scored_axes
 from tape_arith.arith.scoring.statistics import wilson
 from tape_arith.arith.studies.first_errors import (
@@ -42,11 +43,10 @@ from tape_arith.arith.studies.first_errors import (
 from tape_arith.arith.studies.inputs import StudiedRuns
 from tape_arith.arith.studies.study import Study, is_one_number, markdown
 from tape_arith.arith.tasks.families.two_operands import TwoOperands
-from tape_arith.arith.tasks.registry import load_task
+from tape_arith.arith.tasks.load import load_task
 from tape_arith.arith.tasks.task import Task
 from tape_arith.models.decoder import Decoder
 from tape_arith.models.hardware import Hardware
-from tape_arith.models.names import AttentionChoice
 
 # Lengths in one hue, digits in another, so that the two halves of a bar are seen first.
 _COLOURS = ("#b35806", "#f1a340", "#053061", "#4393c3", "#c6dbef", "#999999", "#5e3c99", "#b2abd2")
@@ -72,7 +72,7 @@ def measure(runs: StudiedRuns, count: int | None = None) -> Study:
     def measured(decoder: Decoder, hardware: Hardware) -> pd.DataFrame:
         return count_first_errors(decoder, runs.bucket, total, axes, hardware)
 
-    return runs.measure("errors", regions, measured, AttentionChoice(compiled=False))
+    return runs.measure("errors", regions, measured, Compute(compiled=False))
 
 
 def _task(study: Study) -> Task[Any]:

@@ -15,7 +15,7 @@ from tape_arith.arith.scoring.axes import Axes, Bools, Ints, number_longer
 from tape_arith.arith.scoring.score import ROWS_A_CHUNK, Outcome, probed_threshold, score
 from tape_arith.arith.studies.study import INSIDE, OUTSIDE, example_answer
 from tape_arith.arith.tasks.families.tokens import DIGIT_ZERO, EOS
-from tape_arith.arith.tasks.registry import load_task
+from tape_arith.arith.tasks.load import load_task
 from tape_arith.arith.tasks.task import Problems, Task
 from tape_arith.models.decoder import Decoder
 from tape_arith.models.hardware import Hardware

@@ -19,22 +19,22 @@ from tape_arith.arith.data.rows import Rows, pad
 from tape_arith.arith.errors import Failure, UsageError
 from tape_arith.arith.figures.lengths import trained_and_tested
 from tape_arith.arith.runs.folder import existing_run
+from tape_arith.arith.runs.options import Compute
 from tape_arith.arith.runs.record import RunRecord
 from tape_arith.arith.runs.weights import trained_decoder, trained_record
 from tape_arith.arith.scoring.axes import Ints, Region, number_longer, scored_axes
 from tape_arith.arith.studies.study import INSIDE, OUTSIDE, Study
 from tape_arith.arith.tasks.task import Problems, take
 from tape_arith.arith.terminal import bar
-from tape_arith.models.build import load_backend
+from tape_arith.models.backends import load_backend
 from tape_arith.models.decoder import Decoder
 from tape_arith.models.hardware import Hardware
-from tape_arith.models.names import AttentionChoice
 from tape_arith.models.sequences import Sequences
 
 NUMBERS_A_BATCH = 20_000_000
 """Maximum attention weights in a batch, over all layers; two sets of these take 320 MB in
 float64."""
-_EAGER = AttentionChoice("eager", compiled=False)
+_EAGER = Compute("eager", compiled=False)
 """The backend that exposes its weights."""
 
 
@@ -110,7 +110,7 @@ class StudiedRuns:
         kind: str,
         regions: dict[Region, Ints],
         measured: Callable[[Decoder, Hardware], pd.DataFrame],
-        compute: AttentionChoice = _EAGER,
+        compute: Compute = _EAGER,
         **facts: Any,
     ) -> Study:
         """Measure each run on the problems at the indices of `regions`; return the study.

@@ -11,9 +11,12 @@ from typing import Any
 
 import pandas as pd
 
+from tape_arith.arith.errors import USER_CODE_ERRORS, describe_error
+from tape_arith.arith.registry.names import Encoding, Name
 from tape_arith.arith.runs.build import as_user_error, blueprint, decoder_for, resolve_attention
 from tape_arith.arith.runs.compiling import may_compile
 from tape_arith.arith.runs.cost import timed_config, training_flops_a_token, training_tokens
+from tape_arith.arith.runs.options import Compute
 from tape_arith.arith.runs.run import Run
 from tape_arith.arith.sweeps.jobs import Job, done_jobs
 from tape_arith.arith.sweeps.slots import Slots, usable_threads, visible_gpus
@@ -22,9 +25,7 @@ from tape_arith.arith.terminal import duration, say
 from tape_arith.arith.training.config import Config
 from tape_arith.arith.training.trainer import Trainer
 from tape_arith.models.compiling import why_not_compilable
-from tape_arith.models.errors import USER_CODE_ERRORS, describe_error
 from tape_arith.models.hardware import detect
-from tape_arith.models.names import AttentionChoice, Encoding, Name
 
 _STEPS, _SECONDS = 20, 5.0
 """Maximum steps of a probe, and its approximate seconds. The first two fifths of the steps do not
@@ -124,7 +125,7 @@ def _time_first(jobs: Sequence[Job], threads: int | None) -> tuple[Encoding | No
     return None, 0.0
 
 
-def seconds_per_flop(run: Run, compute: AttentionChoice, threads: int | None = None) -> float:
+def seconds_per_flop(run: Run, compute: Compute, threads: int | None = None) -> float:
     """Measure seconds per FLOP on this machine: the median over a few training steps of `run`.
 
     `threads` is the number of CPU threads that its job will have.

@@ -23,8 +23,8 @@ from tape_arith.arith.errors import (
 from tape_arith.arith.files import slug
 from tape_arith.arith.runs.command_lines import init_from_options, score_options
 from tape_arith.arith.runs.folder import Progress, RunFolder
+from tape_arith.arith.runs.options import TrainOptions
 from tape_arith.arith.runs.preset import changed_settings
-from tape_arith.arith.runs.record import TrainOptions
 from tape_arith.arith.runs.run import Run
 from tape_arith.arith.scoring.evaluation_set import DEFAULT_SET, EvaluationSet
 from tape_arith.arith.scoring.grid import Grid

@@ -24,8 +24,10 @@ from tape_arith.arith.figures.rows import Row, ranked, rows
 from tape_arith.arith.figures.tables import to_csv, to_markdown
 from tape_arith.arith.files import slug, write_text
 from tape_arith.arith.lock import lock_folder
+from tape_arith.arith.registry.names import Name, name_and_options
 from tape_arith.arith.runs.build import check_trainable
 from tape_arith.arith.runs.folder import find_grids
+from tape_arith.arith.runs.options import Compute
 from tape_arith.arith.runs.run import Run
 from tape_arith.arith.scoring.comparable import differences
 from tape_arith.arith.scoring.evaluation_set import DEFAULT_SET, EvaluationSet
@@ -37,14 +39,13 @@ from tape_arith.arith.sweeps.jobs import Job, JobEnd, Outcome, log_file, run_job
 from tape_arith.arith.sweeps.sweep import Sweep, sweep_copy, sweep_folder
 from tape_arith.arith.terminal import Stopper, say
 from tape_arith.arith.training.config import Config
-from tape_arith.models.names import AttentionChoice, Name, name_and_options
 
 _T = TypeVar("_T")
 _ScoredPanels = tuple[dict[str, str], dict[Config, list[list[Grid]]]]
 _FORMATS = {"md": to_markdown, "csv": to_csv}
 
 
-def check_runs(runs: Sequence[Run], compute: AttentionChoice) -> None:
+def check_runs(runs: Sequence[Run], compute: Compute) -> None:
     """Raise UsageError if a run could not be trained and scored with attention by `compute`."""
     for config, name in dict.fromkeys((run.config, run.name) for run in runs):
         check_trainable(config, name, compute)

@@ -9,7 +9,7 @@ from typing import Any
 from tape_arith.arith.errors import UsageError
 from tape_arith.arith.lock import activity
 from tape_arith.arith.runs.folder import Progress, RunFolder, find_runs
-from tape_arith.arith.runs.record import TrainOptions
+from tape_arith.arith.runs.options import TrainOptions
 from tape_arith.arith.sweeps.engines.worker import read_state
 from tape_arith.arith.sweeps.jobs import Job, log_file, plan
 from tape_arith.arith.sweeps.sweep import load_sweep, sweep_copy

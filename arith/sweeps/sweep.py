@@ -37,11 +37,11 @@ from tape_arith.arith.data.bucket import EVALUATION, known_split
 from tape_arith.arith.documents import Count, Part, validated
 from tape_arith.arith.errors import Failure, UsageError, unknown
 from tape_arith.arith.files import parse_toml, slug
+from tape_arith.arith.registry.locate import known_names
+from tape_arith.arith.registry.names import Name, parse
 from tape_arith.arith.runs.preset import known_preset, load_preset, preset_of
 from tape_arith.arith.runs.run import Run
 from tape_arith.arith.training.config import Config
-from tape_arith.models.locate import known_names
-from tape_arith.models.names import Name, parse
 
 BUNDLED = Path(__file__).parent / "bundled"
 RUN = "run"

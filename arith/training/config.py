@@ -19,7 +19,8 @@ from tape_arith.arith.data.bucket import (
 from tape_arith.arith.documents import Count, Strict, validated
 from tape_arith.arith.errors import UsageError
 from tape_arith.arith.files import slug
-from tape_arith.arith.tasks.registry import parse_task, task_hash
+from tape_arith.arith.registry.names import parse_task
+from tape_arith.arith.tasks.load import task_hash
 
 Policy = Literal["stop", "skip"]
 """The reaction to a step whose loss or gradient is not finite. Its update is always left out;

@@ -7,7 +7,6 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from tape_arith.models.attention import scaled_scores
-from tape_arith.models.build import build
 from tape_arith.models.encoding import (
     MatMul,
     PositionalLayer,
@@ -16,8 +15,13 @@ from tape_arith.models.encoding import (
     Workload,
     check_least,
 )
+from tape_arith.models.encodings.alibi import ALiBi
+from tape_arith.models.encodings.fire import FIRE
+from tape_arith.models.encodings.kerple_log import KerpleLog
 from tape_arith.models.families.scores import AdditiveBiasLayer, FromScores, ScoresLayer
 from tape_arith.models.sequences import Sequences
+
+_BASES = {"kerple-log": KerpleLog, "alibi": ALiBi, "fire": FIRE}
 
 
 class DAPELayer(ScoresLayer):
@@ -73,7 +77,7 @@ class DAPE(FromScores):
         check_least("dape", 1, width=width)
         self.width = width
         super().__init__(setting)
-        self.base = build(base, setting)
+        self.base = _BASES[base](setting)
         # Our layers own the base's layers, so that every tensor has one name.
         for layer, base_layer in zip(self.layers, self.base.layers, strict=True):
             layer.base = base_layer

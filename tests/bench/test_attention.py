@@ -7,13 +7,14 @@ import torch
 
 from tape_arith.arith.bench import attention
 from tape_arith.arith.bench.measure import Options
+from tape_arith.arith.registry.names import parse, parse_list
 from tape_arith.arith.runs.build import setting_for
+from tape_arith.arith.runs.options import Compute
 from tape_arith.arith.runs.preset import load_preset
 from tape_arith.models.attention import Eager, Needs
-from tape_arith.models.build import build, load_backend
+from tape_arith.models.backends import BACKENDS, load_backend
 from tape_arith.models.hardware import Hardware
-from tape_arith.models.names import BACKENDS, AttentionChoice, parse, parse_list
-from tests.helpers.small_decoders import counted
+from tests.helpers.small_decoders import build, counted
 
 CPU = Hardware("cpu", torch.float32)
 CONFIG = replace(load_preset("mini"), num_heads=2, head_dim=8)
@@ -25,7 +26,7 @@ def test_every_backend_has_a_time_or_a_reason(monkeypatch: pytest.MonkeyPatch) -
     names = ("rope", "fire", "tape", "cope")
     options = replace(QUICK, encodings=tuple(map(parse, names)))
     lines = {line.name: line for line in attention.measure(options)}
-    needs_of = {name: build(parse(name), setting_for(CONFIG)).needs for name in names}
+    needs_of = {name: build(name, setting_for(CONFIG)).needs for name in names}
     assert needs_of.pop("cope").bias == "scores" and lines["cope, 8 tokens"].value is None
     for encoding, needs in needs_of.items():
         for name in BACKENDS:
@@ -44,7 +45,7 @@ def test_every_backend_has_a_time_or_a_reason(monkeypatch: pytest.MonkeyPatch) -
 
 def test_lengths_encodings_and_backends_of_the_options() -> None:
     options = replace(QUICK, encodings=tuple(parse_list("tape,rope,nope")), lengths=(3, 5))
-    options = replace(options, compute=AttentionChoice("sdpa", None))
+    options = replace(options, compute=Compute("sdpa", None))
     names = {line.name.partition(", useful")[0] for line in attention.measure(options)}
     assert names == {
         f"{encodings}, {tokens} tokens: {backend}"

@@ -9,7 +9,7 @@ from tape_arith.arith.bench import generate, limits
 from tape_arith.arith.bench.measure import Options, Result
 from tape_arith.arith.data.bucket import Bucket
 from tape_arith.arith.errors import Failure
-from tape_arith.arith.tasks.registry import load_task
+from tape_arith.arith.tasks.load import load_task
 
 
 @pytest.fixture(autouse=True)

@@ -15,13 +15,13 @@ from tape_arith.arith.bench.measure import Options, Result
 from tape_arith.arith.bench.score import _decode_cells, _sample_cells, measure
 from tape_arith.arith.data.rows import pad
 from tape_arith.arith.errors import Failure
+from tape_arith.arith.registry.names import parse
 from tape_arith.arith.runs.build import decoder_for
 from tape_arith.arith.runs.folder import RunFolder
 from tape_arith.arith.runs.weights import final_weights
 from tape_arith.arith.scoring.score import score
 from tape_arith.arith.tasks.task import Problems, concatenate
 from tape_arith.models.decoder import Decoder
-from tape_arith.models.names import parse
 from tests.helpers.small_training import cpu, perturbed, small
 from tests.helpers.tiny_runs import call, contents, done, settings
 from tests.runs.test_user_encodings import READS, write

@@ -6,14 +6,15 @@ from torch._dynamo.utils import counters
 
 from tape_arith.arith.bench.measure import Options
 from tape_arith.arith.bench.train import Candidate, measure, warm_up
+from tape_arith.arith.registry.names import parse
+from tape_arith.arith.runs.options import Compute
 from tape_arith.models import build
 from tape_arith.models.compiling import CPU_OPTIONS, MOST_GRAPHS
 from tape_arith.models.flops import useful_training_flops
 from tape_arith.models.hardware import Hardware
-from tape_arith.models.names import AttentionChoice, parse
 from tests.helpers.small_training import cpu, small
 
-SDPA = AttentionChoice("sdpa", None)
+SDPA = Compute("sdpa", None)
 CONFIG = small(trained_digits=5, tested_digits=5, batch_size=24)
 
 

@@ -5,11 +5,12 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from tape_arith.arith.data import task_contract
+from tape_arith.arith.contracts import task as task_contract
+from tape_arith.arith.contracts.promises import as_text
 from tape_arith.arith.data.bucket import Bucket
 from tape_arith.arith.errors import Failure, UsageError
-from tape_arith.arith.tasks.registry import load_task, task_hash, tasks
-from tape_arith.models.promises import as_text
+from tape_arith.arith.registry.locate import known_names
+from tape_arith.arith.tasks.load import load_task, task_hash
 from tests.helpers.tiny_runs import call, done, refused, settings
 
 FORMATS = (
@@ -109,7 +110,7 @@ def write(slip: str = "") -> None:
     Path("mine.py").write_text(MINE + slip)
 
 
-@pytest.mark.parametrize("name", [*tasks(), *FORMATS])
+@pytest.mark.parametrize("name", [*known_names("task"), *FORMATS])
 def test_every_task_keeps_it(name: str) -> None:
     report = task_contract.examine(name)
     assert report.holds and not report.warnings, as_text(report)

@@ -6,9 +6,9 @@ from pathlib import Path
 import pytest
 
 from tape_arith.arith.export.citations import all_names, bibtex, entries, papers
+from tape_arith.arith.registry.locate import locate, locations
+from tape_arith.arith.registry.names import parse
 from tape_arith.models import decoder
-from tape_arith.models.locate import locate, locations
-from tape_arith.models.names import parse
 from tests.helpers.tiny_runs import done
 
 METHODS = [

@@ -15,10 +15,10 @@ from safetensors.torch import save_file
 
 from tape_arith.arith.data.rows import pad
 from tape_arith.arith.export.export_run import export_run
+from tape_arith.arith.registry.locate import locations
+from tape_arith.arith.registry.names import parse
 from tape_arith.arith.scoring.score import sequences
 from tape_arith.models.decoder import Decoder
-from tape_arith.models.locate import locations
-from tape_arith.models.names import parse
 from tests.helpers.exported_runs import SMALL, greedy, made_run, problems
 
 EVERY = [place.name for place in locations("encoding") if place.is_builtin]

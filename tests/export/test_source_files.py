@@ -8,11 +8,11 @@ import pytest
 from tape_arith.arith.errors import UsageError
 from tape_arith.arith.export.export_run import answer_width
 from tape_arith.arith.export.source_files import source_files
+from tape_arith.arith.registry.locate import locations
+from tape_arith.arith.registry.names import Encoding, Name, parse
 from tape_arith.arith.tasks.addition import Addition
 from tape_arith.arith.tasks.families.numbers import Int64
 from tape_arith.arith.tasks.families.two_operands import longer
-from tape_arith.models.locate import locations
-from tape_arith.models.names import Encoding, Name, parse
 
 MINE = '''"""Mine."""
 {imports}
@@ -60,7 +60,7 @@ def test_only_needed_files_are_taken_and_those_of_the_users_go_along(tmp_path: P
         ("import numpy", "imports numpy"),
         ("from . import beside", r"imports \."),
         ("import tape_arith.models.norm", "imports tape_arith.models.norm"),
-        ("from tape_arith.models.names import parse", "looks into folders"),
+        ("from tape_arith.arith.registry.names import parse", "imports tape_arith.arith.registry"),
     ],
 )
 def test_imports_that_cannot_go_along_are_refused(

@@ -6,7 +6,7 @@ import pytest
 
 from tape_arith.arith.errors import UsageError
 from tape_arith.arith.figures.labels import display_names, read_labels
-from tape_arith.models.locate import known_names, locate
+from tape_arith.arith.registry.locate import known_names, locate
 
 MINE = "class Mine: ...\n\n\nclass Other:\n    label = 'Another'\n"
 

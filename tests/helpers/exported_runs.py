@@ -6,6 +6,7 @@ from pathlib import Path
 import torch
 
 from tape_arith.arith.data.bucket import EVALUATION, Bucket
+from tape_arith.arith.registry.names import parse, source_hashes
 from tape_arith.arith.runs import weights as checkpoint
 from tape_arith.arith.runs.build import decoder_for
 from tape_arith.arith.runs.folder import RunFolder, run_folder
@@ -17,7 +18,6 @@ from tape_arith.arith.tasks.families.tokens import EOS
 from tape_arith.arith.training.config import Config
 from tape_arith.models.decoder import Decoder
 from tape_arith.models.hardware import Hardware
-from tape_arith.models.names import parse, source_hashes
 from tape_arith.models.sequences import Sequences
 from tests.helpers.small_training import perturbed, small
 

@@ -11,8 +11,10 @@ import torch
 from torch import Tensor
 from torch.utils.flop_counter import FlopCounterMode
 
+from tape_arith.arith.registry.load import load_classes
+from tape_arith.models import build as models_build
 from tape_arith.models.decoder import DecoderConfig
-from tape_arith.models.encoding import Setting, Workload
+from tape_arith.models.encoding import PositionalEncoding, Setting, Workload
 from tape_arith.models.sequences import Sequences
 
 NUMBERINGS = ("even", "plain", "redraw")
@@ -33,6 +35,11 @@ SETTING = Setting(
     unbroken=True,
     coupled="alike",
 )
+
+
+def build(name: str, setting: Setting) -> PositionalEncoding:
+    """Build the encoding of a name, with new weights."""
+    return models_build.build(load_classes(name), setting)
 
 
 def setting(**changes: Any) -> Setting:

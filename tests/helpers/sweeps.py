@@ -3,11 +3,11 @@
 import json
 from pathlib import Path
 
+from tape_arith.arith.registry.names import parse
+from tape_arith.arith.runs.options import TrainOptions
 from tape_arith.arith.runs.preset import load_preset
-from tape_arith.arith.runs.record import TrainOptions
 from tape_arith.arith.runs.run import Run
 from tape_arith.arith.sweeps.jobs import Job, plan
-from tape_arith.models.names import parse
 from tests.helpers.tiny_runs import SETTINGS, Result, contents
 
 

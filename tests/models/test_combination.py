@@ -7,14 +7,14 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from tape_arith.models.build import build
-from tape_arith.models.contract import decoder_for, example_batch, forward
+from tape_arith.arith.contracts.encoding import decoder_for, example_batch, forward
 from tape_arith.models.encoding import Combination, PositionalEncoding, Setting
 from tape_arith.models.encodings.abacus import Abacus
 from tape_arith.models.encodings.fire import FIRE
 from tape_arith.models.encodings.rope import RoPE
 from tape_arith.models.errors import UsageError
 from tape_arith.models.sequences import Sequences
+from tests.helpers.small_decoders import build
 
 
 def joined(name: str) -> Combination:

@@ -5,11 +5,11 @@ from pathlib import Path
 
 import pytest
 
-from tape_arith.models import contract
-from tape_arith.models.contract import examine
-from tape_arith.models.locate import known_names
-from tape_arith.models.names import parse
-from tape_arith.models.promises import CheckOutcome, ContractReport, as_text
+from tape_arith.arith.contracts import encoding as contract
+from tape_arith.arith.contracts.encoding import examine
+from tape_arith.arith.contracts.promises import CheckOutcome, ContractReport, as_text
+from tape_arith.arith.registry.locate import known_names
+from tape_arith.arith.registry.names import parse
 from tests.helpers.small_decoders import NUMBERINGS
 from tests.helpers.tiny_runs import call, refused
 from tests.models.test_oracles import ABLATIONS

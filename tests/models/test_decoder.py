@@ -3,12 +3,13 @@
 import pytest
 import torch
 
-from tape_arith.models.build import build, build_decoder
-from tape_arith.models.contract import example_batch
+from tape_arith.arith.contracts.encoding import example_batch
+from tape_arith.arith.registry.load import load_classes
+from tape_arith.arith.registry.locate import known_names
+from tape_arith.models.build import build_decoder
 from tape_arith.models.decoder import Decoder, DecoderConfig
 from tape_arith.models.encoding import Setting
-from tape_arith.models.locate import known_names
-from tests.helpers.small_decoders import setting_of
+from tests.helpers.small_decoders import build, setting_of
 
 PAPER = DecoderConfig(19, 16, 1024, 16, 64, 1024)
 SMALL = DecoderConfig(19, 3, 16, 2, 8, 24)
@@ -19,7 +20,7 @@ def setting(config: DecoderConfig) -> Setting:
 
 
 def small(name: str, seed: int = 0) -> Decoder:
-    return build_decoder(SMALL, name, setting(SMALL), seed)
+    return build_decoder(SMALL, load_classes(name), setting(SMALL), seed)
 
 
 def own(decoder: Decoder) -> dict[str, torch.Tensor]:

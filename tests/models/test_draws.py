@@ -11,8 +11,8 @@ import pytest
 import torch
 from torch import Tensor
 
-from tape_arith.models import contract
-from tape_arith.models.build import build
+from tape_arith.arith.contracts import encoding as contract
+from tape_arith.arith.registry.locate import known_names
 from tape_arith.models.encoding import PositionalEncoding
 from tape_arith.models.encodings.abacus import Abacus
 from tape_arith.models.encodings.bipe import BiPE
@@ -21,9 +21,8 @@ from tape_arith.models.errors import UsageError
 from tape_arith.models.families.learned_table import draw
 from tape_arith.models.families.randomized import Randomized, random_subset
 from tape_arith.models.families.rotary import Rotary
-from tape_arith.models.locate import known_names
 from tape_arith.models.sequences import Sequences, philox, random_words
-from tests.helpers.small_decoders import NUMBERINGS, digits, packed_digits, setting
+from tests.helpers.small_decoders import NUMBERINGS, build, digits, packed_digits, setting
 
 DRAWS, FINAL = 4000, 11
 SMALL = setting(num_layers=3, num_heads=4, hidden_size=16)

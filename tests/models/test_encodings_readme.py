@@ -3,10 +3,10 @@
 `python -m tests.models.test_encodings_readme` writes it anew.
 """
 
-from tape_arith.models.declarations import Declaration
-from tape_arith.models.locate import FOLDER, declarations
+from tape_arith.arith.registry.declarations import Declaration
+from tape_arith.arith.registry.locate import declarations, folder
 
-FILE = FOLDER / "README.md"
+FILE = folder("encoding") / "README.md"
 INTRODUCTION = """# Positional encodings
 
 One file an encoding; its name on the command line is the file's, with dashes. The docstring of its

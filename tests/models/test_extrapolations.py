@@ -10,14 +10,13 @@ import pytest
 import torch
 from torch import Tensor
 
-from tape_arith.models.build import build
-from tape_arith.models.contract import decoder_for, forward
+from tape_arith.arith.contracts.encoding import decoder_for, forward
+from tape_arith.arith.registry.names import parse
 from tape_arith.models.encoding import Setting
 from tape_arith.models.families.rotary import Rotary
-from tape_arith.models.names import parse
 from tests.helpers.oracles import rotary as oracle
 from tests.helpers.oracles.decoder import Row
-from tests.helpers.small_decoders import error, sequences, setting
+from tests.helpers.small_decoders import build, error, sequences, setting
 
 EXTRAPOLATIONS = ("pi", "ntk", "ntk-dynamic", "ntk-dynamic:factor=4", "yarn", "yarn:ramp=paper")
 # head_dim, L0 and L1 of the presets paper-40, paper-20 and mini, and of Llama 2.

@@ -5,13 +5,14 @@ from collections.abc import Iterable
 import pytest
 import torch
 
-from tape_arith.models.build import build, build_decoder
+from tape_arith.arith.registry.load import load_classes
+from tape_arith.arith.registry.locate import known_names
+from tape_arith.models.build import build_decoder
 from tape_arith.models.decoder import DecoderConfig
 from tape_arith.models.encoding import MatMul, Setting
 from tape_arith.models.flops import causal_workload, matmuls, useful_training_flops
-from tape_arith.models.locate import known_names
 from tape_arith.models.sequences import Sequences
-from tests.helpers.small_decoders import counted, padded_workload, setting_of
+from tests.helpers.small_decoders import build, counted, padded_workload, setting_of
 from tests.models.test_oracles import ABLATIONS
 
 # Three blocks; one, whose state no block reads; heads together wider than hidden; one head.
@@ -90,7 +91,7 @@ def test_formula_and_counter_agree(
     name: str, size: str, rows: int, tokens: int, answers: int | None
 ) -> None:
     config = {**SIZES, **LOOPED}[size]
-    decoder = build_decoder(config, name, setting(config), seed=0)
+    decoder = build_decoder(config, load_classes(name), setting(config), seed=0)
     seqs, places = batch(rows, tokens, answers)
     parameters = list(decoder.parameters())
     with torch.no_grad():

@@ -7,9 +7,8 @@ import pytest
 import torch
 from torch import Tensor
 
-from tape_arith.models.build import build
-from tape_arith.models.locate import known_names
-from tests.helpers.small_decoders import setting
+from tape_arith.arith.registry.locate import known_names
+from tests.helpers.small_decoders import build, setting
 
 WIDE = setting(
     num_layers=3, num_heads=8, head_dim=16, hidden_size=128, max_length=64, longest_number=21

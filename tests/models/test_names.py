@@ -8,13 +8,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tape_arith.arith.data import task_contract
-from tape_arith.arith.tasks.registry import task_declarations
-from tape_arith.models import contract as models_contract
-from tape_arith.models.declarations import Option, Value, read_declaration
-from tape_arith.models.errors import UsageError
-from tape_arith.models.locate import KINDS, declarations, on_disk, source_file
-from tape_arith.models.names import (
+from tape_arith.arith.contracts import encoding as models_contract
+from tape_arith.arith.contracts import task as task_contract
+from tape_arith.arith.registry.declarations import Option, Value, read_declaration
+from tape_arith.arith.registry.locate import KINDS, declarations, on_disk, source_file
+from tape_arith.arith.registry.names import (
     Encoding,
     Name,
     NamePart,
@@ -22,6 +20,7 @@ from tape_arith.models.names import (
     parse_extrapolation,
     parse_list,
 )
+from tape_arith.models.errors import UsageError
 
 
 @pytest.fixture
@@ -180,7 +179,7 @@ def test_a_type_that_cannot_be_read_is_refused_not_read_as_text(
 
 
 def test_every_option_can_be_read() -> None:
-    known = [*(each for kind in KINDS for each in declarations(kind)), *task_declarations()]
+    known = [*(each for kind in KINDS for each in declarations(kind)), *declarations("task")]
     assert not [option for each in known for option in each.options.values() if option.problem]
 
 

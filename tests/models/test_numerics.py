@@ -12,9 +12,9 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from tape_arith.models import contract
+from tape_arith.arith.contracts import encoding as contract
+from tape_arith.arith.registry.locate import known_names
 from tape_arith.models.attention import Eager, attention_weights
-from tape_arith.models.build import build
 from tape_arith.models.decoder import RMSNorm
 from tape_arith.models.encoding import PositionalEncoding
 from tape_arith.models.encodings.cope import CoPELayer
@@ -24,9 +24,8 @@ from tape_arith.models.encodings.tape_heads import TapeHeadsState
 from tape_arith.models.errors import UsageError
 from tape_arith.models.families.contextual import clamp_norm
 from tape_arith.models.families.rotary import Rotary
-from tape_arith.models.locate import known_names
 from tape_arith.models.sequences import Sequences
-from tests.helpers.small_decoders import error, setting
+from tests.helpers.small_decoders import build, error, setting
 
 HEADS, WIDTH, HIDDEN, TOKENS, FAR = 2, 16, 32, 40, 3000
 SETTING = setting(num_heads=HEADS, head_dim=WIDTH, hidden_size=HIDDEN)

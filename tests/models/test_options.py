@@ -6,7 +6,6 @@ import pytest
 import torch
 from torch import Tensor
 
-from tape_arith.models.build import build
 from tape_arith.models.encoding import State
 from tape_arith.models.encodings.abacus import Abacus
 from tape_arith.models.encodings.coupling import Coupling
@@ -15,7 +14,7 @@ from tape_arith.models.extrapolations import PI
 from tape_arith.models.families.learned_table import PlaceTable
 from tape_arith.models.families.rotary import Rotary, rotation
 from tape_arith.models.sequences import Sequences
-from tests.helpers.small_decoders import NUMBERINGS, digits, packed_digits, setting
+from tests.helpers.small_decoders import NUMBERINGS, build, digits, packed_digits, setting
 
 RESCALINGS = ("pi", "ntk", "ntk-dynamic", "yarn", "yarn:ramp=paper")
 

@@ -14,15 +14,14 @@ import pytest
 import torch
 from torch import Tensor
 
-from tape_arith.models.build import build
+from tape_arith.arith.registry.locate import known_names, split_modifier
+from tape_arith.arith.registry.names import parse
 from tape_arith.models.decoder import Decoder, DecoderConfig
 from tape_arith.models.encoding import PositionalEncoding
-from tape_arith.models.locate import known_names, split_modifier
-from tape_arith.models.names import parse
 from tape_arith.models.sequences import Sequences, random_words
 from tests.helpers.oracles import biases, content, rotary, tables
 from tests.helpers.oracles.decoder import PAD, NoPE, Row, decode
-from tests.helpers.small_decoders import NUMBERINGS, VOCABULARY, error, setting, setting_of
+from tests.helpers.small_decoders import NUMBERINGS, VOCABULARY, build, error, setting, setting_of
 
 HIDDEN, END, PLUS, EQUALS = 12, 3, 14, 17
 LOGITS_TOLERANCE, GRADIENT_TOLERANCE = 1e-10, 1e-8

@@ -5,12 +5,11 @@ from dataclasses import replace
 import pytest
 import torch
 
-from tape_arith.models.build import build
-from tape_arith.models.contract import decoder_for, example_batch, forward
+from tape_arith.arith.contracts.encoding import decoder_for, example_batch, forward
+from tape_arith.arith.registry.locate import known_names
 from tape_arith.models.encodings.t5 import T5
-from tape_arith.models.locate import known_names
 from tests.helpers.oracles.biases import t5_bucket
-from tests.helpers.small_decoders import error, setting
+from tests.helpers.small_decoders import build, error, setting
 
 NOT_SHIFTED = (
     *("sinusoidal", "learned:rows=200", "learned-offset:rows=200", "rand-sinusoidal"),

@@ -16,13 +16,12 @@ import pytest
 import torch
 from torch import Tensor
 
-from tape_arith.models import contract
-from tape_arith.models.build import build
-from tape_arith.models.contract import example_batch, forward
+from tape_arith.arith.contracts import encoding as contract
+from tape_arith.arith.contracts.encoding import example_batch, forward
 from tape_arith.models.decoder import Decoder
 from tape_arith.models.errors import UsageError
 from tape_arith.models.sequences import Sequences
-from tests.helpers.small_decoders import error, setting
+from tests.helpers.small_decoders import build, error, setting
 from tests.models.test_oracles import ABLATIONS, CLAMPED
 
 NUM_LAYERS, NUM_HEADS, FREQUENCIES = 4, 2, 4

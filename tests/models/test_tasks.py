@@ -15,24 +15,23 @@ import numpy as np
 import pytest
 import torch
 
+from tape_arith.arith.contracts import encoding as contract
+from tape_arith.arith.contracts.encoding import examine
+from tape_arith.arith.contracts.promises import as_text
 from tape_arith.arith.data.rows import pad
 from tape_arith.arith.errors import UsageError
+from tape_arith.arith.registry.locate import known_names
+from tape_arith.arith.registry.names import parse, parse_task
 from tape_arith.arith.runs.build import setting_for
 from tape_arith.arith.runs.preset import load_preset
-from tape_arith.arith.tasks.registry import load_task, parse_task, tasks
+from tape_arith.arith.tasks.load import load_task
 from tape_arith.arith.training.config import Config
-from tape_arith.models import contract
-from tape_arith.models.build import build
-from tape_arith.models.contract import examine
 from tape_arith.models.encoding import Setting
 from tape_arith.models.errors import UndefinedEncoding
 from tape_arith.models.families.learned_table import PlaceTable
-from tape_arith.models.locate import known_names
-from tape_arith.models.names import parse
-from tape_arith.models.promises import as_text
 from tape_arith.models.sequences import Sequences
 from tests.helpers.oracles import tables
-from tests.helpers.small_decoders import digits
+from tests.helpers.small_decoders import build, digits
 from tests.helpers.tiny_runs import SETTINGS, refused, settings, untouched
 
 README = Path(__file__).parents[2] / "models" / "README.md"
@@ -63,7 +62,7 @@ def setting_of(task: str) -> Setting:
 
 def formats() -> Iterator[str]:
     """Yield every task, and every task with one option of FORMATS, if it has that option."""
-    for task in tasks():
+    for task in known_names("task"):
         yield task
         for option in FORMATS:
             with suppress(UsageError):
@@ -85,7 +84,7 @@ def defined(name: str, task: str) -> bool:
 def table() -> str:
     columns = [name for name in ENCODINGS if not all(defined(name, task) for task in formats())]
     lines = [f"| task | {' | '.join(f'`{name}`' for name in columns)} |", "|---" * 3 + "|"]
-    for task in tasks():
+    for task in known_names("task"):
         cells = []
         for name in columns:
             options = [text for text in formats() if text.startswith(f"{task}:")]
@@ -148,7 +147,7 @@ def under(task: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(contract, "VOCABULARY", len(load_task(task).vocabulary))
 
 
-PAIRS = list(product(ENCODINGS, tasks()))
+PAIRS = list(product(ENCODINGS, known_names("task")))
 FAST = (
     *(("coupling", task) for task in ("copy", "multiplication", "reverse", "subtraction", "sum")),
     *(("abacus", "sort"), ("bipe", "or")),

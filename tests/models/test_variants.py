@@ -10,12 +10,13 @@ import pytest
 import torch
 from torch import Tensor
 
-from tape_arith.models import contract
+from tape_arith.arith.contracts import encoding as contract
+from tape_arith.arith.contracts.promises import as_text
+from tape_arith.arith.registry.load import load_classes
+from tape_arith.arith.registry.locate import known_names
+from tape_arith.arith.registry.names import parse
 from tape_arith.models.build import build_decoder
 from tape_arith.models.decoder import Decoder, DecoderConfig
-from tape_arith.models.locate import known_names
-from tape_arith.models.names import parse
-from tape_arith.models.promises import as_text
 from tests.helpers.small_decoders import packed_digits, setting_of
 
 VARIANTS: dict[str, dict[str, Any]] = {
@@ -45,7 +46,7 @@ def test_contract(name: str, variant: str, monkeypatch: pytest.MonkeyPatch) -> N
 
 def built(name: str = "rope", **variant: Any) -> Decoder:
     config = DecoderConfig(19, 3, 16, 2, 8, 24, **variant)
-    return build_decoder(config, name, setting_of(config), seed=0)
+    return build_decoder(config, load_classes(name), setting_of(config), seed=0)
 
 
 def first_weights(**variant: Any) -> dict[str, Tensor]:

@@ -11,11 +11,11 @@ import pytest
 import torch
 from torch import Tensor
 
-from tape_arith.models import contract
+from tape_arith.arith.contracts import encoding as contract
+from tape_arith.arith.registry.locate import known_names
 from tape_arith.models.backends import SDPA
 from tape_arith.models.decoder import Decoder
 from tape_arith.models.encoding import PositionalLayer
-from tape_arith.models.locate import known_names
 from tape_arith.models.sequences import Sequences
 
 POSITIONAL = (

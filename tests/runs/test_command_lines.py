@@ -11,6 +11,7 @@ import typer
 
 from tape_arith import cli
 from tape_arith.arith.data.bucket import CARRY
+from tape_arith.arith.registry.names import parse
 from tape_arith.arith.runs.command_lines import (
     how_to_restore_weights,
     score_command,
@@ -18,12 +19,11 @@ from tape_arith.arith.runs.command_lines import (
     why_no_weights,
 )
 from tape_arith.arith.runs.folder import RunFolder
+from tape_arith.arith.runs.options import Compute, TrainOptions
 from tape_arith.arith.runs.preset import load_preset
-from tape_arith.arith.runs.record import TrainOptions
 from tape_arith.arith.runs.run import Run
 from tape_arith.arith.scoring.evaluation_set import EvaluationSet
 from tape_arith.arith.sweeps.jobs import plan
-from tape_arith.models.names import AttentionChoice, parse
 from tests.helpers.tiny_runs import done, settings
 
 COMMANDS: dict[str, Any] = vars(typer.main.get_command(cli.app))["commands"]
@@ -46,7 +46,7 @@ def advised(line: str) -> dict[str, Any]:
 def jobs_of(name: str) -> Iterator[Sequence[str]]:
     config = replace(load_preset("mini"), learning_rate=5e-4, steps=40)
     run = Run(parse(name), 3, "mini", config, Path("out of the way"))
-    compute = AttentionChoice("eager", compiled=False)
+    compute = Compute("eager", compiled=False)
     options = TrainOptions(compute=compute, curves=False, trackers=("tensorboard",))
     splits = ("evaluation", CARRY)
     for job in plan([run], options, Path("runs"), splits, data=Path("data")):

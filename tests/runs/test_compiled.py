@@ -13,10 +13,12 @@ import torch
 
 from tape_arith.arith.documents import write_document
 from tape_arith.arith.errors import Failure
+from tape_arith.arith.registry.names import parse
 from tape_arith.arith.runs import build, compiling
 from tape_arith.arith.runs.compiling import CompilingTimes
 from tape_arith.arith.runs.cost import timed_config, training_flops
 from tape_arith.arith.runs.folder import RunFolder
+from tape_arith.arith.runs.options import Compute
 from tape_arith.arith.runs.preset import load_preset
 from tape_arith.arith.runs.record import Environment, RunRecord
 from tape_arith.arith.training.config import Config
@@ -24,7 +26,6 @@ from tape_arith.arith.training.step import explain_failures
 from tape_arith.models.compiling import compiling_failed
 from tape_arith.models.decoder import Block
 from tape_arith.models.hardware import Hardware
-from tape_arith.models.names import AttentionChoice, parse
 from tests.helpers.documents import ENVIRONMENT
 from tests.helpers.tiny_runs import done, refused, settings, untouched
 
@@ -258,7 +259,7 @@ def test_long_trainings_are_compiled_where_it_pays(
     folder = RunFolder(here / "run")
     if "began" in facts:
         write_document(folder.environment_file, ENVIRONMENT | facts["began"], Environment.kind)
-    compute = AttentionChoice("eager", facts.get("asked"))
+    compute = Compute("eager", facts.get("asked"))
     chosen = compiling.choose_compiling(folder, record, compute)
     assert chosen == ("eager", expected)
     assert ("note: not compiled: that needs" in capsys.readouterr().err) == ("lacks" in facts)

@@ -16,6 +16,7 @@ from tape_arith.arith.data.bucket import Bucket
 from tape_arith.arith.data.rows import pad
 from tape_arith.arith.errors import Failure, UsageError
 from tape_arith.arith.files import sha256
+from tape_arith.arith.registry.names import parse
 from tape_arith.arith.runs import build
 from tape_arith.arith.runs import weights as checkpoint
 from tape_arith.arith.runs.build import decoder_for
@@ -30,7 +31,6 @@ from tape_arith.arith.training.config import Config
 from tape_arith.arith.training.trainer import Trainer
 from tape_arith.models.decoder import Decoder
 from tape_arith.models.hardware import Hardware
-from tape_arith.models.names import parse
 from tests.helpers.small_training import (
     assert_same_bits,
     cpu,

@@ -8,11 +8,11 @@ from pathlib import Path
 import pytest
 
 from tape_arith.arith.figures.captions import preset_words
+from tape_arith.arith.registry.locate import known_names
 from tape_arith.arith.runs.folder import existing_run
 from tape_arith.arith.runs.preset import PRESETS_FOLDER, changed_settings, load_preset, presets
 from tape_arith.arith.runs.weights import trained_decoder
 from tape_arith.arith.scoring.grid import Grid
-from tape_arith.arith.tasks.registry import tasks
 from tests.helpers.tiny_runs import SETTINGS, contents, done, refused, settings
 
 MINE = "# As small as can be.\n" + "\n".join(
@@ -34,7 +34,7 @@ MINE = "# As small as can be.\n" + "\n".join(
 
 def test_the_presets() -> None:
     assert {"mini", "paper-20", "paper-40", "small-20"} <= set(presets())
-    for name in tasks():  # one for each, at mini's recipe
+    for name in known_names("task"):  # one for each, at mini's recipe
         preset = load_preset("mini" if name == "addition" else f"mini-{name}")
         lengths = ("trained_digits", "tested_digits", "trained_operands", "tested_operands")
         own = {**dict.fromkeys(lengths), "task": name, "problems_per_cell": None}

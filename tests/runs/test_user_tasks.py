@@ -9,9 +9,9 @@ import pytest
 
 from tape_arith.arith.commands.option import complete_task
 from tape_arith.arith.files import sha256
+from tape_arith.arith.registry.names import parse_task
 from tape_arith.arith.runs.folder import RunFolder, find_runs
 from tape_arith.arith.runs.preset import known_preset, load_preset, preset_of, presets
-from tape_arith.arith.tasks.registry import parse_task
 from tests.helpers.tiny_runs import SETTINGS, done, refused, settings, untouched
 
 NO_CARRY = '''"""Addition that forgets its carries."""

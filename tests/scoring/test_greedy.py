@@ -7,16 +7,16 @@ import pytest
 import torch
 from numpy.typing import NDArray
 
+from tape_arith.arith.registry.names import parse
 from tape_arith.arith.runs.build import decoder_for
 from tape_arith.arith.scoring import greedy
 from tape_arith.arith.scoring.axes import scored_axes
 from tape_arith.arith.scoring.greedy import final_answer_shares, greedy_answers
 from tape_arith.arith.scoring.score import TOKENS_A_BATCH, score
 from tape_arith.arith.tasks.families.tokens import EOS
-from tape_arith.arith.tasks.registry import load_task
+from tape_arith.arith.tasks.load import load_task
 from tape_arith.arith.tasks.task import Problems
 from tape_arith.models.decoder import Decoder
-from tape_arith.models.names import parse
 from tape_arith.models.sequences import Sequences
 from tests.helpers.small_training import cpu, small
 from tests.scoring.test_score import with_answers

@@ -18,6 +18,7 @@ from torch.nn import functional as F
 
 from tape_arith.arith.data.bucket import Bucket
 from tape_arith.arith.data.rows import Rows, groups_of_tokens, pad
+from tape_arith.arith.registry.names import parse
 from tape_arith.arith.runs.build import decoder_for
 from tape_arith.arith.scoring import score as module
 from tape_arith.arith.scoring.axes import digit_pairs
@@ -33,7 +34,6 @@ from tape_arith.arith.tasks.families.tokens import EOS, Vocabulary
 from tape_arith.arith.tasks.task import Problems, take
 from tape_arith.models.decoder import Decoder
 from tape_arith.models.hardware import Hardware
-from tape_arith.models.names import parse
 from tape_arith.models.sequences import Sequences
 from tests.helpers.small_training import cpu, perturbed, small, train, trainer
 

@@ -25,7 +25,7 @@ from tape_arith.arith.tasks.addition import Addition
 from tape_arith.arith.tasks.families.numbers import Digits, Int64
 from tape_arith.arith.tasks.families.two_operands import TwoOperands
 from tape_arith.arith.tasks.families.writing import Field, Writer
-from tape_arith.arith.tasks.registry import load_task
+from tape_arith.arith.tasks.load import load_task
 from tests.helpers.figures import assert_nothing_is_cut_off
 from tests.helpers.studied_runs import (
     CONFIG,

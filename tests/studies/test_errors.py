@@ -14,6 +14,7 @@ import pytest
 import torch
 
 from tape_arith.arith.data.bucket import CARRY, EVALUATION, Bucket
+from tape_arith.arith.registry.names import parse
 from tape_arith.arith.runs.build import decoder_for
 from tape_arith.arith.scoring.axes import digit_pairs
 from tape_arith.arith.scoring.score import score
@@ -22,10 +23,9 @@ from tape_arith.arith.studies.errors import figures, to_markdown
 from tape_arith.arith.studies.first_errors import KINDS, count_first_errors, first_errors
 from tape_arith.arith.studies.study import INSIDE, OUTSIDE
 from tape_arith.arith.tasks.families.tokens import DIGIT_ZERO, EOS, SYMBOLS, Vocabulary
-from tape_arith.arith.tasks.registry import load_task
+from tape_arith.arith.tasks.load import load_task
 from tape_arith.arith.tasks.task import Problems
 from tape_arith.models.decoder import Decoder
-from tape_arith.models.names import parse
 from tests.helpers.exported_runs import greedy
 from tests.helpers.figures import assert_nothing_is_cut_off, words
 from tests.helpers.small_training import cpu, small

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tape_arith.arith.runs.record import TrainOptions
+from tape_arith.arith.runs.options import Compute, TrainOptions
 from tape_arith.arith.runs.run import Run
 from tape_arith.arith.sweeps import jobs as module
 from tape_arith.arith.sweeps.engines import local
@@ -15,7 +15,6 @@ from tape_arith.arith.sweeps.engines.local import InProcess
 from tape_arith.arith.sweeps.jobs import Job, JobEnd, done_jobs, plan, run_jobs
 from tape_arith.arith.sweeps.sweep import load_sweep
 from tape_arith.arith.terminal import Stopper
-from tape_arith.models.names import AttentionChoice
 from tests.helpers.documents import edit_text
 from tests.helpers.sweeps import MarkedJob, marked_jobs, sweep_file
 from tests.helpers.tiny_runs import done
@@ -31,7 +30,7 @@ def tiny_runs(encodings: str) -> list[Run]:
 
 
 def test_a_job_s_command_line_makes_its_run(here: Path) -> None:
-    options = TrainOptions(compute=AttentionChoice("eager"))
+    options = TrainOptions(compute=Compute("eager"))
     jobs = plan(tiny_runs("tape:width=8+yarn"), options, OUT, data=Path("data"))
     assert [job.kind for job in jobs] == ["generate", "train", "score"]
     assert not done_jobs(jobs)

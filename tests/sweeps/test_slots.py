@@ -7,13 +7,13 @@ from typing import Any
 
 import pytest
 
+from tape_arith.arith.registry.names import parse
+from tape_arith.arith.runs.options import TrainOptions
 from tape_arith.arith.runs.preset import load_preset
-from tape_arith.arith.runs.record import TrainOptions
 from tape_arith.arith.runs.run import Run
 from tape_arith.arith.sweeps import slots as module
 from tape_arith.arith.sweeps.jobs import Job, plan
 from tape_arith.arith.sweeps.slots import choose_slots
-from tape_arith.models.names import parse
 from tests.helpers.tiny_runs import SETTINGS
 
 NAMES = ("rope", "fire", "tape", "nope", "alibi")

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
+from tape_arith.arith.registry.locate import known_names
 from tape_arith.arith.runs.preset import load_preset
 from tape_arith.arith.sweeps.sweep import BUNDLED, Sweep, SweepFile, load_sweep, sweep_names
-from tape_arith.models.locate import known_names
 from tests.helpers.tiny_runs import refused
 
 OUT = Path("runs")

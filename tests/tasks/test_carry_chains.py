@@ -14,7 +14,7 @@ from tape_arith.arith.data.bucket import CARRY, Bucket
 from tape_arith.arith.errors import UsageError
 from tape_arith.arith.tasks.addition import Addition
 from tape_arith.arith.tasks.families.numbers import digits_of
-from tape_arith.arith.tasks.registry import load_task
+from tape_arith.arith.tasks.load import load_task
 from tape_arith.arith.tasks.task import Problems
 
 # The first 10,000 problems: as in test_bucket.py.

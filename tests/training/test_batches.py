@@ -14,7 +14,7 @@ from tape_arith.arith.data.rows import prepend_bos
 from tape_arith.arith.runs.folder import RunFolder
 from tape_arith.arith.scoring.grid import Grid
 from tape_arith.arith.tasks.families.tokens import BOS
-from tape_arith.arith.tasks.registry import load_task
+from tape_arith.arith.tasks.load import load_task
 from tape_arith.arith.tasks.task import concatenate
 from tape_arith.models.attention import Eager
 from tests.helpers.small_training import small, trainer

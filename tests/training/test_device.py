@@ -13,13 +13,13 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
 from tape_arith.arith.data.rows import Rows
+from tape_arith.arith.registry.load import load_classes
+from tape_arith.arith.registry.locate import known_names
 from tape_arith.arith.scoring.score import answer_logits
 from tape_arith.arith.training.step import summed_loss
 from tape_arith.arith.training.trainer import Trainer
 from tape_arith.models.build import extrapolate
 from tape_arith.models.hardware import Hardware
-from tape_arith.models.locate import known_names
-from tape_arith.models.names import parse_extrapolation
 from tests.helpers.small_decoders import NUMBERINGS
 from tests.helpers.small_training import small, trainer
 
@@ -106,7 +106,9 @@ def test_a_step(name: str) -> None:
 def test_scoring(name: str, way: str | None) -> None:
     one = trainer(CONFIG, name)
     if way is not None:
-        extrapolate(one.decoder.pe, parse_extrapolation(way))
+        change = load_classes(f"{name}+{way}").extrapolation
+        assert change is not None
+        extrapolate(one.decoder.pe, change)
     decoder = one.decoder.to("meta").eval()
     with OneDevice(), NoLists():
         for rows in groups(one):

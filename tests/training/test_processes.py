@@ -12,13 +12,13 @@ import pytest
 import torch
 
 from tape_arith.arith.data.bucket import Bucket
+from tape_arith.arith.registry.names import parse
 from tape_arith.arith.runs.build import decoder_for
 from tape_arith.arith.runs.folder import RunFolder
 from tape_arith.arith.tasks.task import take
 from tape_arith.arith.training.distributed import SINGLE, ProcessGroup, process_group
 from tape_arith.arith.training.trainer import Trainer
 from tape_arith.models.hardware import Hardware
-from tape_arith.models.names import parse
 from tests.helpers.child_processes import COMMAND_LINE, wait_until
 from tests.helpers.small_training import small
 from tests.helpers.tiny_runs import settings

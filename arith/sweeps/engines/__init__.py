@@ -11,8 +11,8 @@ import re
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
-from tape_arith.models.locate import Location, in_folder, select
-from tape_arith.models.names import read_options
+from tape_arith.arith.registry.locate import known_names, locate
+from tape_arith.arith.registry.names import read_options
 
 if TYPE_CHECKING:
     from tape_arith.arith.sweeps.jobs import Job, JobEnd
@@ -44,7 +44,7 @@ class Engine(Protocol):
 
 def engine_names() -> list[str]:
     """List the names that --engine takes."""
-    return sorted(location.name for location in _locations())
+    return known_names("engine")
 
 
 def remote_engine(text: str, slots: int | None, folder: Path) -> Engine | None:
@@ -54,13 +54,8 @@ def remote_engine(text: str, slots: int | None, folder: Path) -> Engine | None:
     `folder`. Raises UsageError for an unknown name or option, or if its software is missing.
     """
     name, *settings = re.split(r":(?=\w+=)", text.strip())  # a value may hold colons
-    location = select("engine", _locations(), name)
+    location = locate("engine", name)
     declared = location.declaration()
     options = read_options(text, settings, declared)
     engine = getattr(location.load(), declared.class_name)
     return None if getattr(engine, "here", False) else engine(slots, folder, **options)
-
-
-def _locations() -> list[Location]:
-    files = in_folder(Path(__file__).parent, __name__)
-    return [each for each in files if each.name != "worker"]

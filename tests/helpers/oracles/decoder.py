@@ -10,8 +10,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from tape_arith.arith.registry.names import Name
 from tape_arith.models.encoding import PositionalEncoding
-from tape_arith.models.names import Name
 from tape_arith.models.sequences import Sequences
 
 PAD = 0

@@ -4,12 +4,11 @@ import pytest
 import torch
 from torch import Tensor
 
+from tape_arith.arith.registry.locate import known_names
 from tape_arith.arith.training.step import trained_parameters
 from tape_arith.arith.training.trainer import Trainer
-from tape_arith.models.build import load_backend
+from tape_arith.models.backends import BACKENDS, load_backend
 from tape_arith.models.hardware import Hardware
-from tape_arith.models.locate import known_names
-from tape_arith.models.names import BACKENDS
 from tests.helpers.small_training import perturbed, small, trainer
 
 if not torch.cuda.is_available():

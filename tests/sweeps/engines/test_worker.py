@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from tape_arith.arith.runs.record import TrainOptions
+from tape_arith.arith.runs.options import TrainOptions
 from tape_arith.arith.sweeps.engines import worker
 from tape_arith.arith.sweeps.engines.worker import JobState, Worker, main, read_state, write_state
 from tape_arith.arith.sweeps.jobs import plan

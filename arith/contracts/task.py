@@ -17,14 +17,15 @@ from pathlib import Path
 
 import numpy as np
 
+from tape_arith.arith.contracts.promises import Check, CheckOutcome, ContractReport, outcome_of
 from tape_arith.arith.data.bucket import Bucket
 from tape_arith.arith.errors import Failure, UsageError
+from tape_arith.arith.registry.locate import Location
+from tape_arith.arith.registry.names import task_location
 from tape_arith.arith.tasks.families.numbers import Int64
 from tape_arith.arith.tasks.families.tokens import BLANK, DIGIT_ZERO, EOS
-from tape_arith.arith.tasks.registry import load_task, locate_task, parse_task, task_hash
+from tape_arith.arith.tasks.load import load_task, task_hash
 from tape_arith.arith.tasks.task import Problems, concatenate
-from tape_arith.models.locate import Location
-from tape_arith.models.promises import Check, CheckOutcome, ContractReport, outcome_of
 
 _DIGITS, _OPERANDS = 6, 5
 _LONG = 300
@@ -200,7 +201,7 @@ def check_processes(name: str) -> str | None:
     Usually: numpy's own random numbers, drawn when the file is read; the hash of a text or the
     order of a set, which differ from process to process.
     """
-    if locate_task(parse_task(name).name).is_builtin:
+    if task_location(name).is_builtin:
         return "its problems are frozen in the tests"
     own = problems_hash(name)
     if own != problems_hash(name):
@@ -270,7 +271,7 @@ def examine(name: str) -> ContractReport:
     Raises UsageError as `load_task` does.
     """
     sources, name = task_hash(name), load_task(name).name
-    place = locate_task(parse_task(name).name)
+    place = task_location(name)
     outcomes = [_outcome(check_builds, name, place.file)]
     if outcomes[0].holds:
         outcomes += [_outcome(check, name, place.file) for check in CHECKS]

@@ -1,17 +1,16 @@
 """Find the file that a name stands for. Never imports torch.
 
-A name is a file of models/encodings, a class of models/extrapolations.py or models/modifiers.py, an
-entry point of a package, or `FILE.py:CLASS`. A modifier's name stands before an encoding's
-(`aug-rope`). Only `Location.load` runs code; listing never runs a user's.
+A name is a file of a folder (encodings, tasks, engines), a class of models/extrapolations.py or
+models/modifiers.py, an entry point of a package, or `FILE.py:CLASS`. A modifier's name stands
+before an encoding's (`aug-rope`). Only `Location.load` runs code; listing never runs a user's.
 """
 
 import ast
 import hashlib
 import os
 import sys
-from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
-from functools import cache, partial
+from functools import cache
 from importlib import import_module
 from importlib.abc import SourceLoader
 from importlib.machinery import PathFinder
@@ -20,17 +19,29 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-from tape_arith.models.declarations import (
+from tape_arith.arith.errors import USER_CODE_ERRORS, describe_error
+from tape_arith.arith.registry.declarations import (
     Declaration,
     modified,
     plain_attributes,
     read_declaration,
 )
-from tape_arith.models.errors import USER_CODE_ERRORS, UsageError, describe_error, unknown
+from tape_arith.models.errors import UsageError, unknown
 
 KINDS = ("encoding", "extrapolation", "modifier")
 
-FOLDER = Path(__file__).with_name("encodings")
+_ROOT = Path(__file__).parents[2]
+_FOLDERS = {"encoding": "models/encodings", "task": "arith/tasks", "engine": "arith/sweeps/engines"}
+"""The kinds that are a file each, and their folders; extrapolations and modifiers are classes."""
+_OTHER_FILES = {"task": ("task", "load"), "engine": ("worker",)}
+"""The files of these folders that define none."""
+_ON_DISK = ("encoding", "task")
+"""The kinds that may be a file of the user."""
+
+
+def folder(kind: str) -> Path:
+    """Return the folder of the files of a kind."""
+    return _ROOT / _FOLDERS[kind]
 
 
 @dataclass(frozen=True)
@@ -106,17 +117,16 @@ def locate(kind: str, name: str) -> Location:
         full = f"{modifier}-{located.name}"
         return replace(located, name=full, modifier=locate("modifier", modifier))
     path, _, class_name = name.partition(":")
-    if kind == "encoding" and path.endswith(".py"):
+    if kind in _ON_DISK and path.endswith(".py"):
         return on_disk(path, class_name)
-    return select(kind, locations(kind), name)
+    return _select(kind, name)
 
 
-def select(kind: str, locations: Iterable[Location], name: str) -> Location:
+def _select(kind: str, name: str) -> Location:
     """Return the location of `name`. Raises UsageError unless exactly one matches."""
-    locations = list(locations)
-    matches = [location for location in locations if location.name == normalized(name)]
+    matches = [location for location in locations(kind) if location.name == normalized(name)]
     if not matches:
-        raise unknown(kind, name, {location.name for location in locations})
+        raise unknown(kind, name, known_names(kind))
     if len(matches) > 1:
         *first, last = map(str, matches)
         raise UsageError(
@@ -127,15 +137,14 @@ def select(kind: str, locations: Iterable[Location], name: str) -> Location:
 
 
 def locations(kind: str) -> list[Location]:
-    """List all locations of a kind ("encoding", "extrapolation", "modifier"), also in other
-    packages; encodings without modifiers."""
-    if kind == "encoding":
-        builtin = in_folder(FOLDER, "tape_arith.models.encodings")
+    """List all locations of a kind, also in other packages; encodings without modifiers."""
+    if kind in _FOLDERS:
+        files = _in_folder(folder(kind), f"tape_arith.{_FOLDERS[kind].replace('/', '.')}")
+        builtin = [each for each in files if each.name not in _OTHER_FILES.get(kind, ())]
     else:
-        module = f"{kind}s"
-        file = Path(__file__).with_name(f"{module}.py")
-        builtin = _named_classes(file, f"tape_arith.models.{module}")
-    return [*builtin, *installed(f"tape_arith.{kind}s")]
+        file = _ROOT / "models" / f"{kind}s.py"
+        builtin = _named_classes(file, f"tape_arith.models.{kind}s")
+    return [*builtin, *_installed(f"tape_arith.{kind}s")]
 
 
 @cache
@@ -178,19 +187,14 @@ def known_names(kind: str) -> list[str]:
 
 
 def declarations(kind: str) -> list[Declaration]:
-    """List all declarations of a kind, as `declared` does."""
-    return declared(locations(kind), partial(locate, kind))
-
-
-def declared(locations: Iterable[Location], find: Callable[[str], Location]) -> list[Declaration]:
-    """List the declarations at `locations`, sorted by name; `find` refuses names of two things.
+    """List all declarations of a kind, sorted by name.
 
     A package's file that cannot be read is listed with a `problem`, and so hides no others.
     """
     listed = []
-    for each in sorted(locations, key=lambda location: location.name):
+    for each in sorted(locations(kind), key=lambda location: location.name):
         try:
-            listed.append((each if each.is_builtin else find(each.name)).declaration())
+            listed.append((each if each.is_builtin else locate(kind, each.name)).declaration())
         except UsageError as error:
             if each.is_builtin:
                 raise
@@ -198,14 +202,14 @@ def declared(locations: Iterable[Location], find: Callable[[str], Location]) -> 
     return listed
 
 
-def in_folder(folder: Path, module: str) -> list[Location]:
+def _in_folder(folder: Path, module: str) -> list[Location]:
     """Make a location for each file of `folder`, the folder of package `module`."""
     files = (path for path in folder.glob("*.py") if not path.stem.startswith("_"))
     return [Location(normalized(path.stem), path, f"{module}.{path.stem}") for path in files]
 
 
 @cache
-def installed(group: str) -> tuple[Location, ...]:
+def _installed(group: str) -> tuple[Location, ...]:
     """Make a location for each entry point of `group`, as in `mine = "package.module:Class"`."""
     from importlib.metadata import entry_points  # takes 70 ms, too long for --help
 

@@ -1,28 +1,17 @@
-"""Names of encodings and backends on the command line and in JSON. Never imports torch.
+"""Names of encodings and tasks on the command line and in JSON. Never imports torch.
 
 The name of an encoding reads `name[:option=value...][+name...][@from=name]`; locate.py finds the
 files of its parts.
 """
 
 import re
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from dataclasses import dataclass
-from functools import partial
 from itertools import chain
-from typing import NamedTuple
 
-from tape_arith.models.declarations import Declaration, Value, value_text
+from tape_arith.arith.registry.declarations import Declaration, Value, value_text
+from tape_arith.arith.registry.locate import Location, is_encoding, known_names, locate, normalized
 from tape_arith.models.errors import UsageError, unknown
-from tape_arith.models.locate import (
-    Location,
-    is_encoding,
-    known_names,
-    locate,
-    normalized,
-)
-
-BACKENDS = ("eager", "flash-attn", "fused", "sdpa")
-"""The values of --backend besides "auto"; build.py has their classes."""
 
 _ORIGIN = re.compile("@(only-positional-)?from=")
 
@@ -79,40 +68,6 @@ class Name:
         return "+".join(map(str, filter(None, (self.encoding, self.extrapolation))))
 
 
-class AttentionChoice(NamedTuple):
-    """The options --backend and --compile.
-
-    attention  "auto" or one of BACKENDS
-    compiled   whether blocks are compiled; None means on a GPU only, unless a training chooses
-    """
-
-    attention: str = "auto"
-    compiled: bool | None = None
-
-    @property
-    def for_scoring(self) -> "AttentionChoice":
-        """The same choice for scoring a grid, which on a CPU takes less time than compiling."""
-        return self if self.compiled is not True else self._replace(compiled=None)
-
-    @property
-    def options(self) -> list[str]:
-        """Command-line options that make this choice; none for the defaults."""
-        backend = [] if self.attention == "auto" else ["--backend", self.attention]
-        if self.compiled is None:
-            return backend
-        return [*backend, "--compile" if self.compiled else "--no-compile"]
-
-
-AUTO = AttentionChoice()
-
-
-def known_backend(name: str) -> str:
-    """Return `name` if it is "auto" or a backend. Raises UsageError otherwise."""
-    if name not in ("auto", *BACKENDS):
-        raise unknown("attention backend", name, ("auto", *BACKENDS))
-    return name
-
-
 def parse(text: str) -> Name:
     """Parse the name of an encoding. Raises UsageError.
 
@@ -121,7 +76,7 @@ def parse(text: str) -> Name:
     ('abacus+rope', 'yarn:ramp=paper')
 
     Options at their defaults are dropped and joined parts are sorted by name, so that one encoding
-    has one name. `models.build` refuses parts that cannot be joined. An extrapolation comes after
+    has one name. `models/build.py` refuses parts that cannot be joined. An extrapolation follows
     the origin:
 
     >>> name = parse("tape@only-positional-from=rope+yarn")
@@ -141,6 +96,25 @@ def parse(text: str) -> Name:
 def parse_extrapolation(text: str) -> NamePart:
     """Parse the name of an extrapolation, as in `yarn:ramp=paper`. Raises UsageError."""
     return _part("extrapolation", text)
+
+
+def parse_task(text: str) -> NamePart:
+    """Parse the name of a task with its options; options at their defaults are dropped.
+
+    Raises UsageError if the task or an option is unknown.
+
+    >>> str(parse_task("addition:spaces=0:order=plain"))
+    'addition:order=plain'
+    """
+    return _part("task", text)
+
+
+def task_location(text: str) -> Location:
+    """Return where a task is. Raises UsageError as `parse_task`.
+
+    What is not built in is a user's code, which a name in somebody's results must not run.
+    """
+    return locate("task", parse_task(text).name)
 
 
 def parse_list(text: str) -> list[Name]:
@@ -200,13 +174,9 @@ def _parse_joined(text: str) -> Name:
 
 
 def _part(kind: str, text: str) -> NamePart:
-    return read_part(text, partial(locate, kind))
-
-
-def read_part(text: str, find: Callable[[str], Location]) -> NamePart:
-    """Parse a name with its options, of what `find` locates. Raises UsageError."""
+    """Parse a name with its options. Raises UsageError."""
     name, settings = name_and_options(text)
-    declared = find(name).declaration()
+    declared = locate(kind, name).declaration()
     values = read_options(text, settings, declared)
     changed = {k: v for k, v in values.items() if v != declared.options[k].default}
     return NamePart(declared.name, tuple(sorted(changed.items())))

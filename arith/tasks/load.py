@@ -1,35 +1,24 @@
-"""The tasks there are, by name: built in, of an installed package, or FILE.py:CLASS.
-
-A task is one file of this folder, named like the value of --task, or an entry point of the group
-`tape_arith.tasks`.
-"""
+"""Load the task of a name: built in, of an installed package, or FILE.py:CLASS."""
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from functools import lru_cache
 from itertools import chain
-from pathlib import Path
 from typing import Any, cast
 
-from tape_arith.arith.errors import Failure, UsageError
-from tape_arith.arith.tasks.task import Task
-from tape_arith.models.declarations import Declaration, Value
-from tape_arith.models.errors import USER_CODE_ERRORS, describe_error
-from tape_arith.models.locate import (
+from tape_arith.arith.errors import USER_CODE_ERRORS, Failure, UsageError, describe_error
+from tape_arith.arith.registry.declarations import Value
+from tape_arith.arith.registry.locate import (
     Location,
-    declared,
-    in_folder,
-    installed,
+    known_names,
+    locate,
     normalized,
     on_disk,
-    select,
     split_modifier,
 )
-from tape_arith.models.names import NamePart, read_part
+from tape_arith.arith.registry.names import parse_task, task_location
+from tape_arith.arith.tasks.task import Task
 
-_TASKS = Path(__file__).parent
-_NOT_TASKS = {"task", "registry"}
-"""The files of this folder that define none."""
 _FAMILIES = "TwoOperands, OneString or ListOfNumbers"
 
 
@@ -39,54 +28,13 @@ def task_errors(name: str) -> Iterator[None]:
     try:
         yield
     except USER_CODE_ERRORS as error:
-        place = locate_task(parse_task(name).name)
+        place = task_location(name)
         if place.is_builtin or isinstance(error, UsageError | Failure | OSError):
             raise
         raise Failure(
             f"task {name} failed: {describe_error(error, place.file)[:500]}; "
             f"`tape-arith check {name}` looks into it"
         ) from error
-
-
-def task_places() -> list[Location]:
-    """Return where tasks are defined, in this folder and installed packages, importing none."""
-    files = in_folder(_TASKS, "tape_arith.arith.tasks")
-    return [
-        *(place for place in files if place.name not in _NOT_TASKS),
-        *installed("tape_arith.tasks"),
-    ]
-
-
-def task_declarations() -> list[Declaration]:
-    """Return what each task declares, by name, importing none."""
-    return declared(task_places(), locate_task)
-
-
-def tasks() -> list[str]:
-    """Return the names of all tasks, importing none."""
-    return sorted({place.name for place in task_places()})
-
-
-def locate_task(name: str) -> Location:
-    """Locate a task by name or FILE.py:CLASS. Raises UsageError unless exactly one matches."""
-    path, _, class_name = name.partition(":")
-    if path.endswith(".py"):
-        return on_disk(path, class_name)
-    return select("task", task_places(), name)
-
-
-def is_builtin(text: str) -> bool:
-    """Tell whether a task belongs to this suite.
-
-    Any other is a user's code, which a name in somebody's results must not run. Raises UsageError
-    if no task has this name.
-    """
-    return locate_task(parse_task(text).name).is_builtin
-
-
-def task_declaration(text: str) -> Declaration:
-    """Return what a task declares, importing nothing. Raises UsageError as `parse_task`."""
-    return locate_task(parse_task(text).name).declaration()
 
 
 def is_task(text: str) -> bool:
@@ -96,7 +44,7 @@ def is_task(text: str) -> bool:
     """
     name, _, class_name = text.partition(":")
     if not name.endswith(".py"):
-        return normalized(name) in tasks()
+        return normalized(name) in known_names("task")
     if "+" in text or "@" in text or split_modifier(text)[0]:  # an encoding
         return False
     place = on_disk(name, class_name.partition(":")[0])
@@ -105,24 +53,13 @@ def is_task(text: str) -> bool:
     return isinstance(leaf, type) and issubclass(leaf, Task)
 
 
-def parse_task(text: str) -> NamePart:
-    """Parse the name of a task with its options; options at their defaults are dropped.
-
-    Raises UsageError if the task or an option is unknown.
-
-    >>> str(parse_task("addition:spaces=0:order=plain"))
-    'addition:order=plain'
-    """
-    return read_part(text, locate_task)
-
-
 def task_hash(text: str) -> dict[str, str]:
     """Return the SHA-256 of a task's file by its name; {} if it is built in.
 
     A file that has changed is loaded again from now on: it does not change in the middle of a run.
     Raises UsageError if no task has this name or its file cannot be read.
     """
-    place = locate_task(parse_task(text).name)
+    place = task_location(text)
     if place.is_builtin:
         return {}
     sha256 = place.sha256()
@@ -143,7 +80,7 @@ def load_task(text: str) -> Task[Any]:
     option is wrong, or if the file or package does not define exactly one task.
     """
     part = parse_task(text)
-    place = locate_task(part.name)
+    place = locate("task", part.name)
     if not place.is_builtin:
         _loaded[place.name] = place, place.sha256()
     module = place.load()

@@ -15,13 +15,14 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from tape_arith.arith.contracts.promises import Check, CheckOutcome, ContractReport, outcome_of
+from tape_arith.arith.registry.load import load_classes
+from tape_arith.arith.registry.locate import Location, declarations, locate
+from tape_arith.arith.registry.names import Name, source_hashes
 from tape_arith.models.build import build_decoder
 from tape_arith.models.decoder import Decoder, DecoderConfig
 from tape_arith.models.encoding import Setting, Workload
 from tape_arith.models.errors import UsageError
-from tape_arith.models.locate import Location, declarations, locate
-from tape_arith.models.names import Name, source_hashes
-from tape_arith.models.promises import Check, CheckOutcome, ContractReport, outcome_of
 from tape_arith.models.sequences import Sequences
 
 VOCABULARY = 19
@@ -59,7 +60,7 @@ def decoder_for(
     sizes = num_layers, SETTING.hidden_size, SETTING.num_heads, SETTING.head_dim
     config = DecoderConfig(VOCABULARY, *sizes, mlp_size=24, **variant)
     setting = replace(SETTING, num_layers=num_layers, max_length=max_length, loops=config.loops)
-    decoder = build_decoder(config, name, setting, seed=0).double().eval()
+    decoder = build_decoder(config, load_classes(name), setting, seed=0).double().eval()
     generator = torch.Generator().manual_seed(1)
     with torch.no_grad():
         for parameter in decoder.parameters():

@@ -11,7 +11,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeVar
 
-from tape_arith.models.errors import USER_CODE_ERRORS, UsageError, describe_error
+from tape_arith.arith.errors import USER_CODE_ERRORS, describe_error
+from tape_arith.models.errors import UsageError
 
 T = TypeVar("T")
 Check = Callable[[T], str | None]

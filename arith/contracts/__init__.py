@@ -1,0 +1,5 @@
+"""What encodings and tasks promise, and the checks of it: `tape-arith check`.
+
+encoding.py  what every positional encoding promises     promises.py  run checks, report outcomes
+task.py      what every task promises
+"""

@@ -1,0 +1,56 @@
+"""Options of a training that change its numbers by rounding at most. Never imports torch."""
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import NamedTuple
+
+from tape_arith.arith.training.config import Policy
+
+
+class Compute(NamedTuple):
+    """The options --backend and --compile.
+
+    attention  "auto" or the name of a backend
+    compiled   whether blocks are compiled; None means on a GPU only, unless a training chooses
+    """
+
+    attention: str = "auto"
+    compiled: bool | None = None
+
+    @property
+    def for_scoring(self) -> "Compute":
+        """The same choice for scoring a grid, which on a CPU takes less time than compiling."""
+        return self if self.compiled is not True else self._replace(compiled=None)
+
+    @property
+    def options(self) -> list[str]:
+        """Command-line options that make this choice; none for the defaults."""
+        backend = [] if self.attention == "auto" else ["--backend", self.attention]
+        if self.compiled is None:
+            return backend
+        return [*backend, "--compile" if self.compiled else "--no-compile"]
+
+
+AUTO = Compute()
+
+
+@dataclass(frozen=True)
+class TrainOptions:
+    """Options that change a run's numbers by rounding at most, so its config holds none of them.
+
+    data          a generated dataset; None takes the usual one if it fits (`usual_dataset`), and
+                  otherwise generates the same problems as needed
+    compute       attention backend and compilation
+    curves        whether to score the small grid on the way
+    trackers      names of trackers that also get every line of metrics.jsonl
+    on_nonfinite  policy for a loss or gradient that is not finite; None keeps the record's
+    """
+
+    data: Path | None = None
+    compute: Compute = AUTO
+    curves: bool = True
+    trackers: tuple[str, ...] = ()
+    on_nonfinite: Policy | None = None
+
+
+DEFAULTS = TrainOptions()
