@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from tape_arith.arith.api import Run, find_runs, heatmap, leaderboard, load_grids, train
     from tape_arith.arith.errors import Failure, UsageError
-    from tape_arith.arith.scoring.grid import Grid
+    from tape_arith.arith.grids.grid import Grid
 __all__ = [
     "Failure",
     "Grid",

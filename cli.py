@@ -21,7 +21,8 @@ from tape_arith.arith.errors import (
     UsageError,
 )
 from tape_arith.arith.machine import commit, own_version
-from tape_arith.arith.terminal import escape_control, install_handler, protect_streams
+from tape_arith.arith.stopping import install_handler
+from tape_arith.arith.terminal import escape_control, protect_streams
 
 PANELS = {
     "From problems to grids": ("generate", "train", "score", "ask", "run", "sweep", "status"),

@@ -28,20 +28,21 @@ from tape_arith.arith.compare.panels import ALL, panels_of, parse_names
 from tape_arith.arith.data.bucket import EVALUATION, known_split
 from tape_arith.arith.errors import Failure as Failure  # offered beside the functions
 from tape_arith.arith.errors import UsageError
+from tape_arith.arith.grids.evaluation_set import EvaluationSet
+from tape_arith.arith.grids.grid import Grid
 from tape_arith.arith.registry.names import Name, NamePart, parse, parse_extrapolation
 from tape_arith.arith.runs import folder as folders
 from tape_arith.arith.runs.options import TrainOptions
 from tape_arith.arith.runs.preset import known_preset, load_preset, preset_of
 from tape_arith.arith.runs.record import RunRecord
 from tape_arith.arith.runs.run import Run as PlannedRun
-from tape_arith.arith.scoring.evaluation_set import EvaluationSet
-from tape_arith.arith.scoring.grid import Grid
-from tape_arith.arith.terminal import Stopper, say
+from tape_arith.arith.stopping import Stopper
+from tape_arith.arith.terminal import say
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-    from tape_arith.arith.runs.answer import Answer
+    from tape_arith.arith.scoring.answer import Answer
     from tape_arith.models.decoder import Decoder
 
 
@@ -69,7 +70,7 @@ class Run:
 
     def train(self, steps: int | None = None) -> "Run":
         """Train to the end of the run's budget; `steps` raises the budget first."""
-        from tape_arith.arith.runs.train import continue_run, extend_run
+        from tape_arith.arith.training.session import continue_run, extend_run
 
         if steps is not None:
             extend_run(self._folder, steps)
@@ -91,7 +92,7 @@ class Run:
         split          "evaluation", or "carry" for problems with long carry chains
         max_digits     digits of the longest operands; None for the run's `tested_digits`
         """
-        from tape_arith.arith.runs.score import score_run
+        from tape_arith.arith.scoring.session import score_run
 
         problems = EvaluationSet(known_split(split), max_digits)
         with _stopping() as should_stop:
@@ -105,13 +106,13 @@ class Run:
 
     def answer(self, problem: str, extrapolation: str | None = None) -> "Answer":
         """Return the run's greedy answer to a problem that is written as in "123+45"."""
-        from tape_arith.arith.runs.answer import answer
+        from tape_arith.arith.scoring.answer import answer
 
         return answer(self._folder, problem, _parsed_extrapolation(extrapolation))
 
     def decoder(self, extrapolation: str | None = None) -> "Decoder":
         """Return the trained decoder, a torch.nn.Module that is ready to evaluate."""
-        from tape_arith.arith.runs.weights import trained_decoder, trained_record
+        from tape_arith.arith.decoders.weights import trained_decoder, trained_record
         from tape_arith.models.build import prepare
 
         record = trained_record(self._folder)
@@ -143,8 +144,8 @@ def train(
     fresh     whether to delete an earlier run first
     settings  values that replace the preset's, as in steps=60
     """
-    from tape_arith.arith.runs.cost import default_preset
-    from tape_arith.arith.runs.train import train_run
+    from tape_arith.arith.decoders.cost import default_preset
+    from tape_arith.arith.training.session import train_run
 
     if preset is None:
         preset, reason = default_preset()

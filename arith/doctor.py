@@ -27,8 +27,8 @@ try:
     import torch
     from torch import Tensor
 
+    from tape_arith.arith.decoders.build import blueprint
     from tape_arith.arith.registry.names import parse
-    from tape_arith.arith.runs.build import blueprint
     from tape_arith.arith.runs.preset import load_preset
     from tape_arith.models.attention import Backend, Needs
     from tape_arith.models.backends import BACKENDS, choose_backend, load_backend

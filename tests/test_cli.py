@@ -12,8 +12,8 @@ import torch
 import typer
 
 from tape_arith import cli
+from tape_arith.arith.decoders import cost
 from tape_arith.arith.machine import own_version
-from tape_arith.arith.runs import cost
 from tape_arith.models.hardware import Hardware
 from tests.helpers.tiny_runs import contents, done, refused, settings
 

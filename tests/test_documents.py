@@ -17,15 +17,15 @@ from hypothesis import strategies as st
 from tape_arith.arith.data.bucket import Bucket
 from tape_arith.arith.data.dataset import Dataset, Manifest
 from tape_arith.arith.data.write_dataset import Unfinished, generate
+from tape_arith.arith.decoders.weights import load, save
 from tape_arith.arith.documents import read_content, read_document, write_document
 from tape_arith.arith.errors import Failure, UsageError
+from tape_arith.arith.grids.grid import Grid
+from tape_arith.arith.runs.config import Config
 from tape_arith.arith.runs.folder import RunFolder
 from tape_arith.arith.runs.preset import PRESETS_FOLDER, load_preset
 from tape_arith.arith.runs.record import RunRecord
-from tape_arith.arith.runs.weights import load, save
-from tape_arith.arith.scoring.grid import Grid
 from tape_arith.arith.sweeps.sweep import load_sweep
-from tape_arith.arith.training.config import Config
 from tests.helpers.documents import ENVIRONMENT, METRICS, edit, edit_text
 from tests.helpers.made_grids import EVALUATION, filled
 

@@ -18,9 +18,9 @@ import typer
 
 from tape_arith import cli
 from tape_arith.arith.compare.panels import ALL
+from tape_arith.arith.decoders import cost
 from tape_arith.arith.machine import own_version
 from tape_arith.arith.registry.names import parse_list
-from tape_arith.arith.runs import cost
 from tape_arith.arith.runs.preset import PRESETS_FOLDER, presets
 from tests.helpers.tiny_runs import SETTINGS, done
 

@@ -4,7 +4,7 @@ import signal
 
 import pytest
 
-from tape_arith.arith.terminal import Stopper, seconds
+from tape_arith.arith.stopping import Stopper, seconds
 
 
 @pytest.mark.parametrize(

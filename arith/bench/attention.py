@@ -15,9 +15,9 @@ from torch import Tensor
 
 from tape_arith.arith.bench import limits
 from tape_arith.arith.bench.measure import Options, Result, time_interleaved
+from tape_arith.arith.decoders.build import blueprint
 from tape_arith.arith.errors import UsageError
-from tape_arith.arith.runs.build import blueprint
-from tape_arith.arith.training.config import Config
+from tape_arith.arith.runs.config import Config
 from tape_arith.models.attention import Backend, Needs
 from tape_arith.models.backends import BACKENDS, load_backend
 from tape_arith.models.encoding import MatMul

@@ -16,9 +16,9 @@ from torch.utils.benchmark import Timer
 
 from tape_arith.arith.errors import UsageError
 from tape_arith.arith.registry.names import Name, parse
+from tape_arith.arith.runs.config import Config
 from tape_arith.arith.runs.options import AUTO, Compute
 from tape_arith.arith.runs.preset import load_preset
-from tape_arith.arith.training.config import Config
 from tape_arith.models.hardware import Hardware
 
 _Key = TypeVar("_Key", bound=Hashable)

@@ -36,10 +36,10 @@ from tape_arith.arith.bench.measure import (
 )
 from tape_arith.arith.bench.train import Candidate, warm_up
 from tape_arith.arith.data.rows import Rows, pad
+from tape_arith.arith.decoders.build import decoder_for
 from tape_arith.arith.registry.names import parse
-from tape_arith.arith.runs.build import decoder_for
+from tape_arith.arith.runs.config import Config
 from tape_arith.arith.tasks.families.tokens import Vocabulary
-from tape_arith.arith.training.config import Config
 from tape_arith.arith.training.step import summed_loss
 from tape_arith.models.build import prepare
 from tape_arith.models.hardware import Hardware, detect

@@ -10,9 +10,9 @@ from matplotlib.ticker import EngFormatter
 
 from tape_arith.arith.bench import ALL, STAGES
 from tape_arith.arith.bench.measure import Options, Result
+from tape_arith.arith.decoders.environment import environment
 from tape_arith.arith.documents import write_document
 from tape_arith.arith.errors import Failure, UsageError, unknown
-from tape_arith.arith.runs.environment import environment
 from tape_arith.arith.runs.preset import known_preset
 from tape_arith.models.hardware import detect
 

@@ -17,11 +17,11 @@ from tape_arith.arith.bench import limits
 from tape_arith.arith.bench.measure import Options, Result, time_interleaved
 from tape_arith.arith.data.bucket import Bucket
 from tape_arith.arith.data.rows import Rows, pad
+from tape_arith.arith.decoders.build import decoder_for
+from tape_arith.arith.decoders.weights import final_weights, trained_record
 from tape_arith.arith.errors import Failure, UsageError
 from tape_arith.arith.registry.names import Name
-from tape_arith.arith.runs.build import decoder_for
 from tape_arith.arith.runs.folder import existing_run
-from tape_arith.arith.runs.weights import final_weights, trained_record
 from tape_arith.arith.scoring.score import probed_threshold, score
 from tape_arith.arith.tasks.families.tokens import EOS, PAD
 from tape_arith.arith.tasks.load import load_task

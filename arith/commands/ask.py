@@ -40,7 +40,7 @@ def command(
     folder, extrapolation = _find(run, runs, preset, seed)
     extrapolation = parse_extrapolation(with_) if with_ else extrapolation
     use_threads(threads)
-    from tape_arith.arith.runs.answer import answer
+    from tape_arith.arith.scoring.answer import answer
 
     result = answer(folder, problem, extrapolation)
     print(json.dumps(result.content()) if as_json else result)

@@ -38,8 +38,8 @@ def command(
     """
     from tape_arith.arith.data.dataset import verify as check_hashes
     from tape_arith.arith.data.write_dataset import generate_dataset, write_problems
+    from tape_arith.arith.runs.config import DATASETS
     from tape_arith.arith.terminal import bar
-    from tape_arith.arith.training.config import DATASETS
 
     if verify is not None:
         given = (preset, out, count, seed, workers or None, format, task, settings)

@@ -41,7 +41,7 @@ def command(
     from tape_arith.arith.figures.heatmap import compose
     from tape_arith.arith.figures.labels import display_names, read_labels
     from tape_arith.arith.figures.style import save
-    from tape_arith.arith.scoring.evaluation_set import EvaluationSet
+    from tape_arith.arith.grids.evaluation_set import EvaluationSet
 
     evaluation_set = EvaluationSet(split, max_digits)
     panels, in_order = heatmap_panels(runs, pe, preset, evaluation_set, seed=seed, sort=sort)

@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from dataclasses import fields
 from typing import Any
 
-from tape_arith.arith.training.config import Config
+from tape_arith.arith.runs.config import Config
 
 _SPELLINGS = {
     "--pe": "--encoding --encodings --model --models --model-name --model-type --compare --names "

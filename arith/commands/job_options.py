@@ -12,11 +12,11 @@ from tape_arith.arith.runs.options import Compute
 from tape_arith.arith.terminal import say
 
 if TYPE_CHECKING:
+    from tape_arith.arith.runs.config import Config, Policy
     from tape_arith.arith.runs.options import TrainOptions
     from tape_arith.arith.runs.record import RunRecord
+    from tape_arith.arith.stopping import Stopper
     from tape_arith.arith.sweeps.jobs import Outcome
-    from tape_arith.arith.terminal import Stopper
-    from tape_arith.arith.training.config import Config, Policy
 
 
 def chosen_config(
@@ -44,7 +44,7 @@ def chosen_config(
         config = like.config.with_settings(chosen)
         return preset_of(like.preset, config.task), config
     if preset is None:
-        from tape_arith.arith.runs.cost import default_preset
+        from tape_arith.arith.decoders.cost import default_preset
 
         preset, reason = default_preset()
         say(reason)
@@ -66,7 +66,7 @@ def whole_numbers(option: str, text: str) -> list[int]:
 
 def stopper_for(time_limit: str | None) -> "Stopper":
     """Return a Stopper with this time limit. Raises UsageError if it is no duration."""
-    from tape_arith.arith.terminal import Stopper, seconds
+    from tape_arith.arith.stopping import Stopper, seconds
 
     try:
         return Stopper(None if time_limit is None else seconds(time_limit))

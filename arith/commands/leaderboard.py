@@ -70,7 +70,7 @@ def command(
     from tape_arith.arith.figures.tables import FOR_PEOPLE, FORMATS
     from tape_arith.arith.figures.terminal import print_board, print_markdown
     from tape_arith.arith.files import write_text
-    from tape_arith.arith.scoring.evaluation_set import EvaluationSet
+    from tape_arith.arith.grids.evaluation_set import EvaluationSet
 
     kind = option.chosen_format(format, FORMATS, as_csv=as_csv, as_json=as_json)
     if wide and (kind or out):

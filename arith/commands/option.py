@@ -97,7 +97,7 @@ def _complete_backend(incomplete: str) -> list[str]:
 def _complete_setting(incomplete: str) -> list[str]:
     from dataclasses import fields
 
-    from tape_arith.arith.training.config import Config
+    from tape_arith.arith.runs.config import Config
 
     names = [f"{field.name}=" for field in fields(Config)]
     return [name for name in names if name.startswith(incomplete)]

@@ -26,7 +26,7 @@ def command(
     costs: option.Costs = False,
 ) -> None:
     """Write one HTML page: leaderboard, heatmaps, differences, curves, and how runs came about."""
-    from tape_arith.arith.scoring.evaluation_set import EvaluationSet
+    from tape_arith.arith.grids.evaluation_set import EvaluationSet
 
     if out is not None and out.suffix.lower() not in (".html", ".htm"):
         raise UsageError(f"cannot write {out.name}: a report's name ends in .html")

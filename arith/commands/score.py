@@ -24,14 +24,14 @@ def command(
     fresh: option.Fresh = False,
 ) -> None:
     """Score a run on its grid of lengths, by one teacher-forced pass."""
+    from tape_arith.arith.grids.evaluation_set import EvaluationSet
     from tape_arith.arith.runs.folder import existing_run
-    from tape_arith.arith.scoring.evaluation_set import EvaluationSet
 
     evaluation_set = EvaluationSet(split, max_digits)
     extrapolation = parse_extrapolation(with_) if with_ else None
     stopper = stopper_for(time_limit)
     use_threads(threads)
-    from tape_arith.arith.runs.score import score_run
+    from tape_arith.arith.scoring.session import score_run
 
     with stopper.handling_signals():
         grid = score_run(

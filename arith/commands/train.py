@@ -16,7 +16,7 @@ from tape_arith.arith.commands.job_options import (
 from tape_arith.arith.errors import EXIT_FAILED, UsageError
 from tape_arith.arith.registry.locate import is_encoding
 from tape_arith.arith.registry.names import parse_list
-from tape_arith.arith.training.config import Policy
+from tape_arith.arith.runs.config import Policy
 
 EXAMPLE = "tape-arith train --pe tape --preset mini --seed 1"
 
@@ -103,14 +103,14 @@ def command(
     options = train_options(backend, compiled, no_curves, track, data, on_nonfinite)
     from tape_arith.arith.runs.folder import existing_run
     from tape_arith.arith.runs.run import Run
-    from tape_arith.arith.runs.score import score_run
-    from tape_arith.arith.runs.train import (
+    from tape_arith.arith.scoring.session import score_run
+    from tape_arith.arith.training.distributed import process_group
+    from tape_arith.arith.training.session import (
         continue_run,
         extend_run,
         train_as_worker,
         train_run,
     )
-    from tape_arith.arith.training.distributed import process_group
 
     with stopper.handling_signals(), process_group() as group:
         if not group.first:

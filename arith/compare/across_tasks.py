@@ -27,12 +27,12 @@ from tape_arith.arith.figures.captions import guess_words, recipe, source
 from tape_arith.arith.figures.labels import display_names
 from tape_arith.arith.figures.lengths import trained_and_tested
 from tape_arith.arith.figures.rows import Row, rows
+from tape_arith.arith.grids.comparable import differences
+from tape_arith.arith.grids.evaluation_set import DEFAULT_SET, EvaluationSet
+from tape_arith.arith.grids.grid import Grid
 from tape_arith.arith.registry.locate import known_names
 from tape_arith.arith.runs.folder import find_grids
 from tape_arith.arith.runs.preset import presets
-from tape_arith.arith.scoring.comparable import differences
-from tape_arith.arith.scoring.evaluation_set import DEFAULT_SET, EvaluationSet
-from tape_arith.arith.scoring.grid import Grid
 
 
 def across_tasks(

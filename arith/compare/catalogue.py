@@ -48,7 +48,7 @@ def catalogue(root: Path, *, costs: bool = False) -> dict[str, Any]:
 
 
 def _cost(name: str) -> dict[str, Any]:
-    from tape_arith.arith.runs.cost import cost
+    from tape_arith.arith.decoders.cost import cost
 
     return asdict(cost(parse(name)))
 

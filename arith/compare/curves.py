@@ -18,11 +18,11 @@ from tape_arith.arith.compare.panels import (
 )
 from tape_arith.arith.errors import UsageError
 from tape_arith.arith.figures.curves import COLUMNS, Curves
+from tape_arith.arith.grids.axes import Axes, scored_axes
 from tape_arith.arith.registry.names import Name, parse, task_location
 from tape_arith.arith.runs.command_lines import other_run_roots, train_command
 from tape_arith.arith.runs.folder import check_one_source, preset_folder, read_grids
 from tape_arith.arith.runs.preset import check_task
-from tape_arith.arith.scoring.axes import Axes, scored_axes
 
 
 def study(root: Path, names: str = ALL, preset: str | None = None) -> Curves:

@@ -20,15 +20,15 @@ from tape_arith.arith.figures.board import Board, Section
 from tape_arith.arith.figures.captions import Panel, footnote, source
 from tape_arith.arith.figures.labels import display_names
 from tape_arith.arith.figures.rows import Comparison, Row, Training, rows
+from tape_arith.arith.grids.axes import regions
+from tape_arith.arith.grids.evaluation_set import DEFAULT_SET, EvaluationSet
+from tape_arith.arith.grids.statistics import holm, welch
 from tape_arith.arith.registry.locate import locate
 from tape_arith.arith.registry.names import parse, parse_list
+from tape_arith.arith.runs.config import Config
 from tape_arith.arith.runs.metrics import last_evaluations
 from tape_arith.arith.runs.record import check_can_continue
-from tape_arith.arith.scoring.axes import regions
-from tape_arith.arith.scoring.evaluation_set import DEFAULT_SET, EvaluationSet
-from tape_arith.arith.scoring.statistics import holm, welch
 from tape_arith.arith.terminal import say
-from tape_arith.arith.training.config import Config
 
 _REFERENCES = ("rope", "tape")
 """The encodings against which the protocol tests every other one."""
@@ -280,7 +280,7 @@ def _why_no_test(
 
 def _with_costs(row: Row, runs: Sequence[RunFiles | None], config: Config) -> Row:
     """Add parameters, FLOPs, and loss and speed of training, as far as they are known."""
-    from tape_arith.arith.runs.cost import cost, training_flops_a_token
+    from tape_arith.arith.decoders.cost import cost, training_flops_a_token
     from tape_arith.models.hardware import datasheet
 
     def training(run: RunFiles | None) -> Training:

@@ -9,6 +9,9 @@ from typing import Any, NamedTuple, Protocol, TypeVar
 
 from tape_arith.arith.errors import Failure, UsageError, unknown
 from tape_arith.arith.files import slug
+from tape_arith.arith.grids.comparable import differences
+from tape_arith.arith.grids.evaluation_set import DEFAULT_SET, EvaluationSet
+from tape_arith.arith.grids.grid import Grid
 from tape_arith.arith.registry.names import Name, parse, parse_list, parse_task
 from tape_arith.arith.runs.command_lines import (
     completing_command,
@@ -19,9 +22,6 @@ from tape_arith.arith.runs.command_lines import (
 from tape_arith.arith.runs.folder import RunFolder, find_grids, find_runs, preset_folder
 from tape_arith.arith.runs.preset import check_task, is_preset, load_preset, with_task
 from tape_arith.arith.runs.record import Environment, RunRecord
-from tape_arith.arith.scoring.comparable import differences
-from tape_arith.arith.scoring.evaluation_set import DEFAULT_SET, EvaluationSet
-from tape_arith.arith.scoring.grid import Grid
 from tape_arith.arith.terminal import say
 
 ALL = "all"

@@ -25,9 +25,10 @@ from tape_arith.arith.errors import Failure, UsageError
 from tape_arith.arith.files import atomic, remove_stale_temporaries, sha256
 from tape_arith.arith.lock import NAME as LOCK
 from tape_arith.arith.lock import lock_folder
+from tape_arith.arith.stopping import Stopped
 from tape_arith.arith.tasks.load import load_task
 from tape_arith.arith.tasks.task import Problems, Task
-from tape_arith.arith.terminal import Stopped, bar
+from tape_arith.arith.terminal import bar
 
 SHARD_SIZE = 1_000_000
 """Problems per shard. It does not change what a dataset holds, only where it is cut."""

@@ -14,6 +14,8 @@ import numpy as np
 from safetensors import SafetensorError
 from safetensors.torch import save_file
 
+from tape_arith.arith.decoders.build import setting_for
+from tape_arith.arith.decoders.weights import trained_decoder, trained_record
 from tape_arith.arith.errors import Failure, UsageError, unknown
 from tape_arith.arith.export.citations import bibtex
 from tape_arith.arith.export.folder import exported, render
@@ -21,16 +23,14 @@ from tape_arith.arith.export.lm_eval import write_tasks
 from tape_arith.arith.export.source_files import source_files
 from tape_arith.arith.figures.captions import percent
 from tape_arith.arith.files import slug, write_text
+from tape_arith.arith.grids.axes import REGION_WORDS
+from tape_arith.arith.grids.grid import Grid
+from tape_arith.arith.grids.statistics import one_run
 from tape_arith.arith.machine import own_version
 from tape_arith.arith.registry.locate import locate
 from tape_arith.arith.registry.names import Name, NamePart
-from tape_arith.arith.runs.build import setting_for
 from tape_arith.arith.runs.folder import RunFolder
 from tape_arith.arith.runs.record import RunRecord
-from tape_arith.arith.runs.weights import trained_decoder, trained_record
-from tape_arith.arith.scoring.axes import REGION_WORDS
-from tape_arith.arith.scoring.grid import Grid
-from tape_arith.arith.scoring.statistics import one_run
 from tape_arith.arith.tasks.families.tokens import BOS, EOS, PAD, SPECIAL, SYMBOLS
 from tape_arith.arith.tasks.families.two_operands import TwoOperands
 from tape_arith.arith.tasks.families.writing import Format

@@ -16,7 +16,7 @@ import numpy as np
 from tape_arith.arith.data.bucket import Bucket
 from tape_arith.arith.export.folder import render
 from tape_arith.arith.files import atomic, write_text
-from tape_arith.arith.scoring.axes import Region, digit_pairs, region_mask
+from tape_arith.arith.grids.axes import Region, digit_pairs, region_mask
 from tape_arith.arith.tasks.families.two_operands import TwoOperands
 from tape_arith.arith.tasks.load import load_task
 

@@ -12,11 +12,8 @@ from tape_arith.arith.errors import unknown
 from tape_arith.arith.figures import captions
 from tape_arith.arith.figures.lengths import of_length
 from tape_arith.arith.figures.rows import LEVEL, Row, Training, flat
-from tape_arith.arith.scoring.axes import Axes
-from tape_arith.arith.scoring.statistics import (
-    SOLVED,
-    student_t,
-)
+from tape_arith.arith.grids.axes import Axes
+from tape_arith.arith.grids.statistics import SOLVED, student_t
 
 _NOT_MEASURED = "not measured"
 T = TypeVar("T")

@@ -6,11 +6,11 @@ from collections.abc import Iterable, Mapping, Sequence
 from tape_arith.arith.data.bucket import CARRY, EVALUATION
 from tape_arith.arith.errors import UsageError
 from tape_arith.arith.figures.lengths import cell, trained_and_tested
+from tape_arith.arith.grids.axes import REGION_WORDS, Region
+from tape_arith.arith.grids.comparable import check_comparable
+from tape_arith.arith.grids.grid import CONVERGED, SLACK, Grid
+from tape_arith.arith.grids.statistics import Interval, over_seeds
 from tape_arith.arith.registry.names import task_location
-from tape_arith.arith.scoring.axes import REGION_WORDS, Region
-from tape_arith.arith.scoring.comparable import check_comparable
-from tape_arith.arith.scoring.grid import CONVERGED, SLACK, Grid
-from tape_arith.arith.scoring.statistics import Interval, over_seeds
 from tape_arith.arith.tasks.load import load_task
 
 Panel = Sequence[Grid]

@@ -19,7 +19,7 @@ from tape_arith.arith.figures.captions import NBSP, describe_seeds, preset_words
 from tape_arith.arith.figures.labels import display_names
 from tape_arith.arith.figures.lengths import measured
 from tape_arith.arith.figures.tables import json_text
-from tape_arith.arith.scoring.axes import Axes as Lengths  # matplotlib has Axes too
+from tape_arith.arith.grids.axes import Axes as Lengths
 
 _MEASURES = {
     "state norm": ("norm of e", "Frobenius norm a frequency"),

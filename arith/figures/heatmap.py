@@ -23,10 +23,10 @@ from tape_arith.arith.figures.captions import Panel
 from tape_arith.arith.figures.labels import display_names
 from tape_arith.arith.figures.lengths import axis_label, operand, ticks, unit
 from tape_arith.arith.figures.lines import compose as compose_lines
-from tape_arith.arith.scoring.axes import REGION_WORDS, Region
-from tape_arith.arith.scoring.axes import Axes as Lengths  # matplotlib has Axes too
-from tape_arith.arith.scoring.grid import Floats
-from tape_arith.arith.scoring.statistics import cell_means, significant_cells
+from tape_arith.arith.grids.axes import REGION_WORDS, Region
+from tape_arith.arith.grids.axes import Axes as Lengths
+from tape_arith.arith.grids.grid import Floats
+from tape_arith.arith.grids.statistics import cell_means, significant_cells
 
 _DIFFERENCES = "vlag"
 _FAINTEST = 0.17

@@ -13,7 +13,7 @@ from tape_arith.arith.figures.board import Board, Section
 from tape_arith.arith.figures.captions import NBSP, decimals, left_out
 from tape_arith.arith.figures.lengths import cell
 from tape_arith.arith.figures.rows import Row
-from tape_arith.arith.scoring.axes import Region
+from tape_arith.arith.grids.axes import Region
 
 _WIDTH, _ROW = 3.4, 0.135
 """Width of a paper's column and height of a row, in inches."""

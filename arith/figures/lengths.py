@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable
 
-from tape_arith.arith.scoring.axes import Axes, ScoredAxis
+from tape_arith.arith.grids.axes import Axes, ScoredAxis
 
 _OPERANDS = {"a": "first operand", "b": "second operand"}
 

@@ -12,8 +12,8 @@ from matplotlib.patches import Patch
 from tape_arith.arith.figures import captions, style
 from tape_arith.arith.figures.captions import NBSP, Panel
 from tape_arith.arith.figures.lengths import axis_label, ticks
-from tape_arith.arith.scoring.axes import REGION_WORDS, Region, ScoredAxis
-from tape_arith.arith.scoring.statistics import cell_intervals, cell_means
+from tape_arith.arith.grids.axes import REGION_WORDS, Region, ScoredAxis
+from tape_arith.arith.grids.statistics import cell_intervals, cell_means
 
 _MOST_LINES = 6
 """The most lines that one panel shows."""

@@ -6,14 +6,8 @@ from typing import NamedTuple
 
 from tape_arith.arith.figures import captions
 from tape_arith.arith.figures.captions import Panel
-from tape_arith.arith.scoring.axes import REGION_WORDS, Region, regions
-from tape_arith.arith.scoring.statistics import (
-    SOLVED,
-    Interval,
-    Welch,
-    over_seeds,
-    solved_to,
-)
+from tape_arith.arith.grids.axes import REGION_WORDS, Region, regions
+from tape_arith.arith.grids.statistics import SOLVED, Interval, Welch, over_seeds, solved_to
 
 LEVEL = 0.05
 """A difference is significant if Holm's p is at most this."""

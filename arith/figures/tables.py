@@ -13,7 +13,7 @@ from tape_arith.arith.figures.board import Board, Section, chosen_heads, column_
 from tape_arith.arith.figures.captions import ONE_SEED
 from tape_arith.arith.figures.labels import display_names
 from tape_arith.arith.figures.rows import LEVEL, OVER_PROBLEMS, Row, flat
-from tape_arith.arith.scoring.axes import REGIONS
+from tape_arith.arith.grids.axes import REGIONS
 
 LEFT = ("encoding", "kind", "converged")
 """Columns that are aligned left."""

@@ -6,12 +6,12 @@ from dataclasses import replace
 from pathlib import Path
 
 from tape_arith.arith.errors import Failure, UsageError
+from tape_arith.arith.grids.evaluation_set import EvaluationSet
+from tape_arith.arith.grids.grid import Grid
 from tape_arith.arith.registry.names import Name, NamePart
 from tape_arith.arith.runs.folder import RunFolder, run_folder
 from tape_arith.arith.runs.preset import changed_settings, is_preset
 from tape_arith.arith.runs.record import RunRecord
-from tape_arith.arith.scoring.evaluation_set import EvaluationSet
-from tape_arith.arith.scoring.grid import Grid
 
 _ANEW = "train it anew, into another folder with --runs, or with --fresh, which drops its grids too"
 

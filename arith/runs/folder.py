@@ -26,12 +26,12 @@ from tape_arith.arith.data.bucket import EVALUATION
 from tape_arith.arith.documents import read_document, write_document
 from tape_arith.arith.errors import Corrupt, Failure, UsageError
 from tape_arith.arith.files import append_line, slug, write_text
+from tape_arith.arith.grids.evaluation_set import DEFAULT_SET, EvaluationSet
+from tape_arith.arith.grids.grid import Grid
 from tape_arith.arith.lock import activity
 from tape_arith.arith.registry.names import Encoding, Name, NamePart
 from tape_arith.arith.runs.metrics import read_lines
 from tape_arith.arith.runs.record import TASK, Environment, RunRecord, Timings
-from tape_arith.arith.scoring.evaluation_set import DEFAULT_SET, EvaluationSet
-from tape_arith.arith.scoring.grid import Grid
 from tape_arith.arith.terminal import say
 
 

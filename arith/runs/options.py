@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
 
-from tape_arith.arith.training.config import Policy
+from tape_arith.arith.runs.config import Policy
 
 
 class Compute(NamedTuple):

@@ -13,7 +13,7 @@ from tape_arith.arith.documents import validated
 from tape_arith.arith.errors import Failure, UsageError, unknown
 from tape_arith.arith.files import parse_toml, read_text
 from tape_arith.arith.registry.names import parse_task
-from tape_arith.arith.training.config import Config
+from tape_arith.arith.runs.config import Config
 
 PRESETS_FOLDER = Path(__file__).parent / "presets"
 

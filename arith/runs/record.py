@@ -21,12 +21,12 @@ from tape_arith.arith.documents import (
     Text,
 )
 from tape_arith.arith.errors import Failure, UsageError
+from tape_arith.arith.grids.grid import Grid
 from tape_arith.arith.registry.locate import locate
 from tape_arith.arith.registry.names import Name, parse, source_hashes, task_location
+from tape_arith.arith.runs.config import Config, Policy, Schedule
 from tape_arith.arith.runs.preset import changed_settings, is_preset
-from tape_arith.arith.scoring.grid import Grid
 from tape_arith.arith.tasks.load import load_task, task_hash
-from tape_arith.arith.training.config import Config, Policy, Schedule
 
 TASK = "task "
 """Begins the name of a task in `RunRecord.sources`, where an encoding may have the same."""

@@ -10,13 +10,13 @@ from pathlib import Path
 from typing import Any
 
 from tape_arith.arith.errors import Failure
+from tape_arith.arith.grids.evaluation_set import DEFAULT_SET, EvaluationSet
+from tape_arith.arith.grids.grid import Grid
 from tape_arith.arith.lock import activity
 from tape_arith.arith.registry.names import Name
+from tape_arith.arith.runs.config import Config
 from tape_arith.arith.runs.folder import Progress, RunFolder, run_folder
 from tape_arith.arith.runs.record import RunRecord
-from tape_arith.arith.scoring.evaluation_set import DEFAULT_SET, EvaluationSet
-from tape_arith.arith.scoring.grid import Grid
-from tape_arith.arith.training.config import Config
 
 
 @dataclass(frozen=True)

@@ -1,11 +1,7 @@
-"""Exact answers, grids of them, and their statistics.
+"""From weights to exact answers.
 
-score.py           exact match by one teacher-forced pass; like greedy.py it imports torch
-greedy.py          greedy decoding, final answers after a scratchpad
-evaluation_set.py  which problems are scored, as options and in words
-axes.py            the axes of a grid, and the regions of its cells
-grid.py            counts of each cell, their means over regions
-grid_document.py   the keys of a grid's file, and what must hold between them
-comparable.py      which grids may stand in one figure
-statistics.py      intervals and tests over seeds, of regions and of cells; lengths solved
+session.py  score the grid of a run, and resume that
+score.py    exact match by one teacher-forced pass
+greedy.py   greedy decoding, final answers after a scratchpad
+answer.py   answers of a run to single problems
 """

@@ -10,7 +10,7 @@ import torch
 from numpy.typing import NDArray
 
 from tape_arith.arith.data.bucket import Bucket
-from tape_arith.arith.scoring.axes import Axes, number_longer
+from tape_arith.arith.grids.axes import Axes, number_longer
 from tape_arith.arith.scoring.score import TOKENS_A_BATCH
 from tape_arith.arith.tasks.families.tokens import EOS, PAD
 from tape_arith.arith.tasks.load import load_task

@@ -18,7 +18,7 @@ from torch import Tensor
 
 from tape_arith.arith.data.bucket import Bucket
 from tape_arith.arith.data.rows import Rows, groups_of_tokens
-from tape_arith.arith.scoring.grid import Grid
+from tape_arith.arith.grids.grid import Grid
 from tape_arith.arith.tasks.families.tokens import PAD
 from tape_arith.arith.tasks.task import Problems
 from tape_arith.models.build import prepare

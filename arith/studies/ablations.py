@@ -17,9 +17,9 @@ from tape_arith.arith.figures.leaderboard import COLOUR, NOT_RANKED, draw_seeds,
 from tape_arith.arith.figures.rows import Row, flat, rows
 from tape_arith.arith.figures.style import GREY, LETTERS, finish, page, styled
 from tape_arith.arith.figures.tables import csv_text, pipe_table
+from tape_arith.arith.grids.axes import REGION_WORDS, Region
+from tape_arith.arith.grids.statistics import holm, welch
 from tape_arith.arith.registry.names import name_and_options
-from tape_arith.arith.scoring.axes import REGION_WORDS, Region
-from tape_arith.arith.scoring.statistics import holm, welch
 
 _REGIONS: tuple[Region, Region] = ("in_distribution", "out_of_distribution")
 _TESTED = _REGIONS[1]

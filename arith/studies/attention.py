@@ -25,8 +25,8 @@ from torch import Tensor
 
 from tape_arith.arith.errors import UsageError
 from tape_arith.arith.figures.style import styled
-from tape_arith.arith.scoring.axes import REGION_WORDS, Ints
-from tape_arith.arith.scoring.grid import Floats
+from tape_arith.arith.grids.axes import REGION_WORDS, Ints
+from tape_arith.arith.grids.grid import Floats
 from tape_arith.arith.scoring.score import sequences
 from tape_arith.arith.studies.attention_figures import (
     PLACES,

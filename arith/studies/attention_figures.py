@@ -18,7 +18,7 @@ from tape_arith.arith.figures.style import (
     page,
     series_styles,
 )
-from tape_arith.arith.scoring.axes import REGION_WORDS
+from tape_arith.arith.grids.axes import REGION_WORDS
 from tape_arith.arith.studies.study import Study, draw_runs
 
 _RED = "#e0452f"

@@ -28,9 +28,9 @@ from tape_arith.arith.figures.style import (
     series_styles,
     styled,
 )
+from tape_arith.arith.grids.axes import REGION_WORDS, Region, scored_axes
+from tape_arith.arith.grids.statistics import wilson
 from tape_arith.arith.runs.options import Compute
-from tape_arith.arith.scoring.axes import REGION_WORDS, Region, scored_axes
-from tape_arith.arith.scoring.statistics import wilson
 from tape_arith.arith.studies.first_errors import (
     EXACT,
     KINDS,

@@ -10,8 +10,8 @@ from matplotlib.axes import Axes
 from tape_arith.arith.figures.captions import SPLIT_WORDS, describe_seeds, preset_words
 from tape_arith.arith.figures.labels import display_names
 from tape_arith.arith.figures.tables import json_text, pipe_table
-from tape_arith.arith.scoring.axes import REGION_WORDS, Region
-from tape_arith.arith.scoring.statistics import student_t
+from tape_arith.arith.grids.axes import REGION_WORDS, Region
+from tape_arith.arith.grids.statistics import student_t
 from tape_arith.arith.tasks.task import Task
 
 INSIDE: Region = "in_distribution"

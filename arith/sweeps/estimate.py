@@ -11,18 +11,23 @@ from typing import Any
 
 import pandas as pd
 
+from tape_arith.arith.decoders.build import (
+    as_user_error,
+    blueprint,
+    decoder_for,
+    resolve_attention,
+)
+from tape_arith.arith.decoders.cost import timed_config, training_flops_a_token, training_tokens
 from tape_arith.arith.errors import USER_CODE_ERRORS, describe_error
 from tape_arith.arith.registry.names import Encoding, Name
-from tape_arith.arith.runs.build import as_user_error, blueprint, decoder_for, resolve_attention
-from tape_arith.arith.runs.compiling import may_compile
-from tape_arith.arith.runs.cost import timed_config, training_flops_a_token, training_tokens
+from tape_arith.arith.runs.config import Config
 from tape_arith.arith.runs.options import Compute
 from tape_arith.arith.runs.run import Run
 from tape_arith.arith.sweeps.jobs import Job, done_jobs
 from tape_arith.arith.sweeps.slots import Slots, usable_threads, visible_gpus
 from tape_arith.arith.sweeps.sweep import Sweep
 from tape_arith.arith.terminal import duration, say
-from tape_arith.arith.training.config import Config
+from tape_arith.arith.training.compiling import may_compile
 from tape_arith.arith.training.trainer import Trainer
 from tape_arith.models.compiling import why_not_compilable
 from tape_arith.models.hardware import detect

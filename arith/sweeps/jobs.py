@@ -21,15 +21,16 @@ from tape_arith.arith.errors import (
     EXIT_USAGE,
 )
 from tape_arith.arith.files import slug
+from tape_arith.arith.grids.evaluation_set import DEFAULT_SET, EvaluationSet
+from tape_arith.arith.grids.grid import Grid
 from tape_arith.arith.runs.command_lines import init_from_options, score_options
 from tape_arith.arith.runs.folder import Progress, RunFolder
 from tape_arith.arith.runs.options import TrainOptions
 from tape_arith.arith.runs.preset import changed_settings
 from tape_arith.arith.runs.run import Run
-from tape_arith.arith.scoring.evaluation_set import DEFAULT_SET, EvaluationSet
-from tape_arith.arith.scoring.grid import Grid
+from tape_arith.arith.stopping import Stopper
 from tape_arith.arith.sweeps.engines import Engine
-from tape_arith.arith.terminal import Stopper, say
+from tape_arith.arith.terminal import say
 
 Kind = Literal["generate", "train", "score"]
 SECONDS_BETWEEN_LOOKS = 0.5

@@ -17,28 +17,29 @@ from tape_arith.arith.compare.panels import (
     warn_excluded,
 )
 from tape_arith.arith.data.bucket import EVALUATION
+from tape_arith.arith.decoders.build import check_trainable
 from tape_arith.arith.errors import UsageError
 from tape_arith.arith.figures import heatmap, style
 from tape_arith.arith.figures.board import Board
 from tape_arith.arith.figures.rows import Row, ranked, rows
 from tape_arith.arith.figures.tables import to_csv, to_markdown
 from tape_arith.arith.files import slug, write_text
+from tape_arith.arith.grids.comparable import differences
+from tape_arith.arith.grids.evaluation_set import DEFAULT_SET, EvaluationSet
+from tape_arith.arith.grids.grid import Grid
 from tape_arith.arith.lock import lock_folder
 from tape_arith.arith.registry.names import Name, name_and_options
-from tape_arith.arith.runs.build import check_trainable
+from tape_arith.arith.runs.config import Config
 from tape_arith.arith.runs.folder import find_grids
 from tape_arith.arith.runs.options import Compute
 from tape_arith.arith.runs.run import Run
-from tape_arith.arith.scoring.comparable import differences
-from tape_arith.arith.scoring.evaluation_set import DEFAULT_SET, EvaluationSet
-from tape_arith.arith.scoring.grid import Grid
+from tape_arith.arith.stopping import Stopper
 from tape_arith.arith.studies import ablations
 from tape_arith.arith.sweeps.engines import Engine
 from tape_arith.arith.sweeps.engines.worker import JobState, read_state, state_file, write_state
 from tape_arith.arith.sweeps.jobs import Job, JobEnd, Outcome, log_file, run_jobs
 from tape_arith.arith.sweeps.sweep import Sweep, sweep_copy, sweep_folder
-from tape_arith.arith.terminal import Stopper, say
-from tape_arith.arith.training.config import Config
+from tape_arith.arith.terminal import say
 
 _T = TypeVar("_T")
 _ScoredPanels = tuple[dict[str, str], dict[Config, list[list[Grid]]]]

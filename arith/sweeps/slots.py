@@ -11,13 +11,13 @@ from statistics import fmean
 
 import torch
 
+from tape_arith.arith.decoders.build import blueprint
+from tape_arith.arith.decoders.cost import training_flops
 from tape_arith.arith.machine import available_memory, usable_cores
 from tape_arith.arith.registry.names import parse
-from tape_arith.arith.runs.build import blueprint
-from tape_arith.arith.runs.cost import training_flops
+from tape_arith.arith.runs.config import Config
 from tape_arith.arith.sweeps.jobs import Job, done_jobs
 from tape_arith.arith.terminal import say
-from tape_arith.arith.training.config import Config
 from tape_arith.models.hardware import cpu_threads
 
 LEAST_FLOPS = 1e12

@@ -39,9 +39,9 @@ from tape_arith.arith.errors import Failure, UsageError, unknown
 from tape_arith.arith.files import parse_toml, slug
 from tape_arith.arith.registry.locate import known_names
 from tape_arith.arith.registry.names import Name, parse
+from tape_arith.arith.runs.config import Config
 from tape_arith.arith.runs.preset import known_preset, load_preset, preset_of
 from tape_arith.arith.runs.run import Run
-from tape_arith.arith.training.config import Config
 
 BUNDLED = Path(__file__).parent / "bundled"
 RUN = "run"

@@ -1,7 +1,9 @@
-"""The training loop.
+"""From a recipe to weights.
 
-config        settings that decide a run's numbers, and the learning rate of each step
-batches       the problems of each step, in groups that fit
-step          one step: gradient, memory, AdamW;  distributed: processes that share it
-trainer       the loop: logs, evaluates, stops, resumes;  evaluation: what is measured on the way
+session.py                       train a run, extend its budget, continue it after a kill
+init_from.py data.py             begin from another run's weights; the dataset that a run trains on
+trainer.py step.py batches.py    the loop; one step: gradient, memory, AdamW; problems of a step
+evaluation.py                    what is measured on the way
+checkpoints.py distributed.py    save and resume; processes that share a step
+compiling.py                     whether a training on a CPU compiles its blocks
 """

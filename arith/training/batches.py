@@ -12,8 +12,8 @@ from numpy.typing import NDArray
 
 from tape_arith.arith.data.bucket import Bucket
 from tape_arith.arith.data.rows import Rows, few_shapes, groups_of_few_shapes, pack, prepend_bos
+from tape_arith.arith.runs.config import Config
 from tape_arith.arith.tasks.task import Problems, concatenate
-from tape_arith.arith.training.config import Config
 
 # Tokens per group on a CPU: larger groups leave its caches, smaller ones are mostly overhead.
 _TOKENS_A_GROUP = 2_300

@@ -13,10 +13,10 @@ import torch
 from numpy.typing import NDArray
 
 from tape_arith.arith.data.rows import pack, pad
-from tape_arith.arith.scoring.axes import Axes, longest_digits, number_longer, scored_axes
+from tape_arith.arith.grids.axes import Axes, longest_digits, number_longer, scored_axes
+from tape_arith.arith.runs.config import Config
 from tape_arith.arith.scoring.score import score, sequences
 from tape_arith.arith.tasks.task import Problems, concatenate, take
-from tape_arith.arith.training.config import Config
 from tape_arith.models.build import prepare
 from tape_arith.models.decoder import Decoder
 from tape_arith.models.hardware import Hardware

@@ -17,9 +17,9 @@ from torch import Tensor
 from tape_arith.arith.data.bucket import Bucket
 from tape_arith.arith.documents import Count, InvalidValue, NonNegative, Part, Positive, validated
 from tape_arith.arith.errors import Failure
+from tape_arith.arith.runs.config import Config, Policy
 from tape_arith.arith.scoring.score import score
 from tape_arith.arith.tasks.task import Problems
-from tape_arith.arith.training.config import Config, Policy
 from tape_arith.arith.training.evaluation import STATE_PROBLEMS, SmallGrid, state_measures
 from tape_arith.arith.training.step import Stepper, trained_parameters
 from tape_arith.models.decoder import Decoder

@@ -7,8 +7,8 @@ import torch
 
 from tape_arith.arith.bench import attention
 from tape_arith.arith.bench.measure import Options
+from tape_arith.arith.decoders.build import setting_for
 from tape_arith.arith.registry.names import parse, parse_list
-from tape_arith.arith.runs.build import setting_for
 from tape_arith.arith.runs.options import Compute
 from tape_arith.arith.runs.preset import load_preset
 from tape_arith.models.attention import Eager, Needs

@@ -14,10 +14,10 @@ from torch import Tensor, nn
 from tape_arith.arith.bench import peers
 from tape_arith.arith.bench.measure import Options
 from tape_arith.arith.data.rows import Rows
+from tape_arith.arith.decoders.build import decoder_for
 from tape_arith.arith.registry.names import parse
-from tape_arith.arith.runs.build import decoder_for
+from tape_arith.arith.runs.config import Config
 from tape_arith.arith.training.batches import Batches
-from tape_arith.arith.training.config import Config
 from tape_arith.arith.training.trainer import Trainer
 from tape_arith.models.hardware import Hardware
 

@@ -14,11 +14,11 @@ from tape_arith.arith.bench import score as stage
 from tape_arith.arith.bench.measure import Options, Result
 from tape_arith.arith.bench.score import _decode_cells, _sample_cells, measure
 from tape_arith.arith.data.rows import pad
+from tape_arith.arith.decoders.build import decoder_for
+from tape_arith.arith.decoders.weights import final_weights
 from tape_arith.arith.errors import Failure
 from tape_arith.arith.registry.names import parse
-from tape_arith.arith.runs.build import decoder_for
 from tape_arith.arith.runs.folder import RunFolder
-from tape_arith.arith.runs.weights import final_weights
 from tape_arith.arith.scoring.score import score
 from tape_arith.arith.tasks.task import Problems, concatenate
 from tape_arith.models.decoder import Decoder

@@ -16,11 +16,11 @@ import tape_arith
 from tape_arith.arith.compare.across_tasks import across_tasks
 from tape_arith.arith.figures.across_tasks import compose
 from tape_arith.arith.files import slug
+from tape_arith.arith.grids.axes import region_mask, scored_axes
+from tape_arith.arith.grids.grid import Grid
 from tape_arith.arith.runs.folder import RunFolder
 from tape_arith.arith.runs.preset import load_preset
 from tape_arith.arith.runs.record import RunRecord
-from tape_arith.arith.scoring.axes import region_mask, scored_axes
-from tape_arith.arith.scoring.grid import Grid
 from tests.helpers.figures import assert_nothing_is_cut_off
 from tests.helpers.made_grids import interrupt
 from tests.helpers.tiny_runs import done, refused

@@ -4,9 +4,9 @@ import json
 from dataclasses import asdict
 from pathlib import Path
 
+from tape_arith.arith.decoders.cost import cost
 from tape_arith.arith.registry.locate import known_names, locate
 from tape_arith.arith.registry.names import parse
-from tape_arith.arith.runs.cost import cost
 from tape_arith.arith.runs.preset import load_preset
 from tape_arith.arith.sweeps.sweep import sweep_names
 from tests.helpers.tiny_runs import done, refused

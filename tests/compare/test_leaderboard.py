@@ -21,11 +21,11 @@ from scipy import stats
 from tape_arith.arith.documents import write_document
 from tape_arith.arith.figures.labels import display_names
 from tape_arith.arith.files import slug
+from tape_arith.arith.grids.axes import digit_pairs
+from tape_arith.arith.grids.grid import Grid
 from tape_arith.arith.runs.folder import RunFolder
 from tape_arith.arith.runs.preset import load_preset
 from tape_arith.arith.runs.record import RunRecord
-from tape_arith.arith.scoring.axes import digit_pairs
-from tape_arith.arith.scoring.grid import Grid
 from tests.helpers.documents import ENVIRONMENT, METRICS
 from tests.helpers.tiny_runs import done, refused, untouched
 

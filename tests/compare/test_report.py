@@ -10,8 +10,8 @@ import pytest
 
 from tape_arith.arith.compare.report import collect
 from tape_arith.arith.files import sha256
+from tape_arith.arith.grids.grid import Grid
 from tape_arith.arith.runs.folder import RunFolder
-from tape_arith.arith.scoring.grid import Grid
 from tests.helpers.documents import edit
 from tests.helpers.pages import Page, data
 from tests.helpers.tiny_runs import done, refused, settings, untouched

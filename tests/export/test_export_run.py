@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from safetensors.torch import load_file
 
-from tape_arith.arith.scoring.grid import Grid
+from tape_arith.arith.grids.grid import Grid
 from tests.helpers.exported_runs import SMALL, made_run, scored
 from tests.helpers.tiny_runs import contents, done, refused
 

@@ -10,7 +10,7 @@ from matplotlib.axes import Axes
 
 from tape_arith.arith.compare.curves import curve_rows
 from tape_arith.arith.figures.curves import Curves, compose, footnote
-from tape_arith.arith.scoring.axes import digit_pairs
+from tape_arith.arith.grids.axes import digit_pairs
 from tests.helpers.figures import assert_nothing_is_cut_off, words
 
 NORMS = [[1.41, 1.42, 1.5], [1.41, 1.5, 1.7], [1.41, 1.6, 2.0]]

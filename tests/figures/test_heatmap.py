@@ -19,8 +19,8 @@ from tape_arith.arith.figures.captions import footnote
 from tape_arith.arith.figures.heatmap import compose, layout
 from tape_arith.arith.figures.lengths import ticks
 from tape_arith.arith.figures.style import page, save
-from tape_arith.arith.scoring.grid import Grid
-from tape_arith.arith.scoring.statistics import significant_cells
+from tape_arith.arith.grids.grid import Grid
+from tape_arith.arith.grids.statistics import significant_cells
 from tests.helpers.figures import assert_texts_are_apart
 from tests.helpers.made_grids import LISTS, drawn, flat
 

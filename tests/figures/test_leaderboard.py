@@ -14,8 +14,8 @@ from tape_arith.arith.figures.board import Board, Section
 from tape_arith.arith.figures.labels import display_names
 from tape_arith.arith.figures.leaderboard import COLOUR, NOT_RANKED, compose, heights
 from tape_arith.arith.figures.rows import Comparison, Row
-from tape_arith.arith.scoring.axes import REGIONS, digit_pairs
-from tape_arith.arith.scoring.statistics import Interval, student_t
+from tape_arith.arith.grids.axes import REGIONS, digit_pairs
+from tape_arith.arith.grids.statistics import Interval, student_t
 from tests.helpers.figures import assert_texts_are_apart
 
 STRUCTURED = "these know where digits stand, a prior that the others do not have"

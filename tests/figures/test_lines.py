@@ -10,8 +10,8 @@ from scipy import stats
 from tape_arith.arith.figures.heatmap import compose
 from tape_arith.arith.figures.report.content import content
 from tape_arith.arith.figures.report.page import page
-from tape_arith.arith.scoring.grid import Grid
-from tape_arith.arith.scoring.statistics import wilson
+from tape_arith.arith.grids.grid import Grid
+from tape_arith.arith.grids.statistics import wilson
 from tests.helpers.figures import assert_nothing_is_cut_off, words
 from tests.helpers.made_grids import BITS, drawn
 from tests.helpers.pages import Page, report

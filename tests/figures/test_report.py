@@ -14,7 +14,7 @@ from tape_arith.arith.errors import UsageError
 from tape_arith.arith.figures import captions
 from tape_arith.arith.figures.report.content import content
 from tape_arith.arith.figures.report.page import page
-from tape_arith.arith.scoring.statistics import cell_means, significant_cells, wilson
+from tape_arith.arith.grids.statistics import cell_means, significant_cells, wilson
 from tests.helpers.pages import HOSTILE, Page, data, grid, logs, report, run, with_costs
 
 

@@ -12,7 +12,7 @@ from tape_arith.arith.figures.captions import signed
 from tape_arith.arith.figures.heatmap import difference_colours, difference_limit
 from tape_arith.arith.figures.report.page import write
 from tape_arith.arith.figures.style import PALE
-from tape_arith.arith.scoring.statistics import cell_means, significant_cells, wilson
+from tape_arith.arith.grids.statistics import cell_means, significant_cells, wilson
 from tests.helpers.browser import NAMES, Browser, browser, executable
 from tests.helpers.made_grids import BITS, drawn
 from tests.helpers.pages import HOSTILE, grid, logs, report, run, with_costs

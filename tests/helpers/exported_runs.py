@@ -6,16 +6,16 @@ from pathlib import Path
 import torch
 
 from tape_arith.arith.data.bucket import EVALUATION, Bucket
+from tape_arith.arith.decoders import weights as checkpoint
+from tape_arith.arith.decoders.build import decoder_for
+from tape_arith.arith.decoders.weights import identity
 from tape_arith.arith.registry.names import parse, source_hashes
-from tape_arith.arith.runs import weights as checkpoint
-from tape_arith.arith.runs.build import decoder_for
+from tape_arith.arith.runs.config import Config
 from tape_arith.arith.runs.folder import RunFolder, run_folder
 from tape_arith.arith.runs.record import RunRecord
-from tape_arith.arith.runs.score import empty_grid
-from tape_arith.arith.runs.weights import identity
 from tape_arith.arith.scoring.score import score_grid
+from tape_arith.arith.scoring.session import empty_grid
 from tape_arith.arith.tasks.families.tokens import EOS
-from tape_arith.arith.training.config import Config
 from tape_arith.models.decoder import Decoder
 from tape_arith.models.hardware import Hardware
 from tape_arith.models.sequences import Sequences

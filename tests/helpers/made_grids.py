@@ -5,8 +5,8 @@ from typing import Any
 
 import numpy as np
 
-from tape_arith.arith.scoring.axes import Axes, ScoredAxis, digit_pairs, region_mask, shape
-from tape_arith.arith.scoring.grid import Grid
+from tape_arith.arith.grids.axes import Axes, ScoredAxis, digit_pairs, region_mask, shape
+from tape_arith.arith.grids.grid import Grid
 
 EVALUATION = {
     "task": "addition",

@@ -15,7 +15,7 @@ from tape_arith.arith.compare.curves import curve_rows
 from tape_arith.arith.figures.board import Board, Section
 from tape_arith.arith.figures.report.content import Report, Run
 from tape_arith.arith.figures.rows import Comparison, Training, rows
-from tape_arith.arith.scoring.grid import Grid
+from tape_arith.arith.grids.grid import Grid
 from tests.helpers.made_grids import filled
 
 HOSTILE = "</script><script>window.hacked = 1</script><img src=x onerror='hacked=1'>\"'&{{command}}"

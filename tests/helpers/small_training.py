@@ -10,16 +10,16 @@ import torch
 from torch import Tensor
 
 from tape_arith.arith.data.bucket import Bucket
+from tape_arith.arith.decoders import weights as checkpoint
+from tape_arith.arith.decoders.build import decoder_for
 from tape_arith.arith.registry.names import parse
-from tape_arith.arith.runs import weights as checkpoint
-from tape_arith.arith.runs.build import decoder_for
+from tape_arith.arith.runs.config import Config, Schedule
 from tape_arith.arith.runs.folder import RunFolder
 from tape_arith.arith.runs.options import DEFAULTS, TrainOptions
 from tape_arith.arith.runs.preset import preset_of
 from tape_arith.arith.runs.run import Run
-from tape_arith.arith.runs.train import train_run
 from tape_arith.arith.training.batches import Source
-from tape_arith.arith.training.config import Config, Schedule
+from tape_arith.arith.training.session import train_run
 from tape_arith.arith.training.trainer import Trainer
 from tape_arith.models.decoder import Decoder
 from tape_arith.models.hardware import Hardware

@@ -11,12 +11,12 @@ import torch
 from numpy.typing import NDArray
 
 from tape_arith.arith.data.bucket import Bucket
+from tape_arith.arith.decoders.build import decoder_for
 from tape_arith.arith.registry.names import parse
-from tape_arith.arith.runs.build import decoder_for
+from tape_arith.arith.runs.config import Config
 from tape_arith.arith.studies.inputs import Sample
 from tape_arith.arith.studies.study import Study
 from tape_arith.arith.tasks.task import Problems
-from tape_arith.arith.training.config import Config
 from tape_arith.models.decoder import Decoder
 from tape_arith.models.sequences import Sequences
 from tests.helpers.small_training import perturbed, small

@@ -12,8 +12,8 @@ import torch
 from torch._dynamo.utils import counters
 
 from tape_arith.arith.data.rows import pack
+from tape_arith.arith.runs.config import Config
 from tape_arith.arith.scoring.score import logits_of_answers, score
-from tape_arith.arith.training.config import Config
 from tape_arith.models import build
 from tape_arith.models.attention import Eager
 from tape_arith.models.compiling import ISOLATES, MOST_GRAPHS, compile_blocks, compile_state_changed

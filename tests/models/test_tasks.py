@@ -19,13 +19,13 @@ from tape_arith.arith.contracts import encoding as contract
 from tape_arith.arith.contracts.encoding import examine
 from tape_arith.arith.contracts.promises import as_text
 from tape_arith.arith.data.rows import pad
+from tape_arith.arith.decoders.build import setting_for
 from tape_arith.arith.errors import UsageError
 from tape_arith.arith.registry.locate import known_names
 from tape_arith.arith.registry.names import parse, parse_task
-from tape_arith.arith.runs.build import setting_for
+from tape_arith.arith.runs.config import Config
 from tape_arith.arith.runs.preset import load_preset
 from tape_arith.arith.tasks.load import load_task
-from tape_arith.arith.training.config import Config
 from tape_arith.models.encoding import Setting
 from tape_arith.models.errors import UndefinedEncoding
 from tape_arith.models.families.learned_table import PlaceTable

@@ -9,10 +9,10 @@ import pytest
 import torch
 
 from tape_arith.arith.data.rows import pad
+from tape_arith.arith.decoders.weights import trained_decoder
 from tape_arith.arith.registry.names import parse, parse_extrapolation
-from tape_arith.arith.runs.answer import Answer, answer
 from tape_arith.arith.runs.folder import RunFolder
-from tape_arith.arith.runs.weights import trained_decoder
+from tape_arith.arith.scoring.answer import Answer, answer
 from tape_arith.arith.scoring.score import answer_logits
 from tape_arith.arith.tasks.load import load_task
 from tape_arith.models.build import prepare

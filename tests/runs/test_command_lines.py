@@ -11,6 +11,7 @@ import typer
 
 from tape_arith import cli
 from tape_arith.arith.data.bucket import CARRY
+from tape_arith.arith.grids.evaluation_set import EvaluationSet
 from tape_arith.arith.registry.names import parse
 from tape_arith.arith.runs.command_lines import (
     how_to_restore_weights,
@@ -22,7 +23,6 @@ from tape_arith.arith.runs.folder import RunFolder
 from tape_arith.arith.runs.options import Compute, TrainOptions
 from tape_arith.arith.runs.preset import load_preset
 from tape_arith.arith.runs.run import Run
-from tape_arith.arith.scoring.evaluation_set import EvaluationSet
 from tape_arith.arith.sweeps.jobs import plan
 from tests.helpers.tiny_runs import done, settings
 

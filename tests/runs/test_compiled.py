@@ -11,18 +11,19 @@ from unittest.mock import Mock
 import pytest
 import torch
 
+from tape_arith.arith.decoders import build
+from tape_arith.arith.decoders.cost import timed_config, training_flops
+from tape_arith.arith.decoders.failures import explain_failures
 from tape_arith.arith.documents import write_document
 from tape_arith.arith.errors import Failure
 from tape_arith.arith.registry.names import parse
-from tape_arith.arith.runs import build, compiling
-from tape_arith.arith.runs.compiling import CompilingTimes
-from tape_arith.arith.runs.cost import timed_config, training_flops
+from tape_arith.arith.runs.config import Config
 from tape_arith.arith.runs.folder import RunFolder
 from tape_arith.arith.runs.options import Compute
 from tape_arith.arith.runs.preset import load_preset
 from tape_arith.arith.runs.record import Environment, RunRecord
-from tape_arith.arith.training.config import Config
-from tape_arith.arith.training.step import explain_failures
+from tape_arith.arith.training import compiling
+from tape_arith.arith.training.compiling import CompilingTimes
 from tape_arith.models.compiling import compiling_failed
 from tape_arith.models.decoder import Block
 from tape_arith.models.hardware import Hardware

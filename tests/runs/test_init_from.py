@@ -14,20 +14,20 @@ from torch import Tensor
 from tape_arith.arith.compare.panels import budget_preference
 from tape_arith.arith.data.bucket import Bucket
 from tape_arith.arith.data.rows import pad
+from tape_arith.arith.decoders import build
+from tape_arith.arith.decoders import weights as checkpoint
+from tape_arith.arith.decoders.build import decoder_for
+from tape_arith.arith.decoders.weights import load_state, trained_decoder
 from tape_arith.arith.errors import Failure, UsageError
 from tape_arith.arith.files import sha256
+from tape_arith.arith.grids.grid import Grid
 from tape_arith.arith.registry.names import parse
-from tape_arith.arith.runs import build
-from tape_arith.arith.runs import weights as checkpoint
-from tape_arith.arith.runs.build import decoder_for
+from tape_arith.arith.runs.config import Config
 from tape_arith.arith.runs.folder import RunFolder
 from tape_arith.arith.runs.preset import load_preset
 from tape_arith.arith.runs.run import Run
-from tape_arith.arith.runs.train import continue_run, extend_run, train_run
-from tape_arith.arith.runs.weights import load_state, trained_decoder
-from tape_arith.arith.scoring.grid import Grid
 from tape_arith.arith.scoring.score import sequences
-from tape_arith.arith.training.config import Config
+from tape_arith.arith.training.session import continue_run, extend_run, train_run
 from tape_arith.arith.training.trainer import Trainer
 from tape_arith.models.decoder import Decoder
 from tape_arith.models.hardware import Hardware

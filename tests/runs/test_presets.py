@@ -7,12 +7,12 @@ from pathlib import Path
 
 import pytest
 
+from tape_arith.arith.decoders.weights import trained_decoder
 from tape_arith.arith.figures.captions import preset_words
+from tape_arith.arith.grids.grid import Grid
 from tape_arith.arith.registry.locate import known_names
 from tape_arith.arith.runs.folder import existing_run
 from tape_arith.arith.runs.preset import PRESETS_FOLDER, changed_settings, load_preset, presets
-from tape_arith.arith.runs.weights import trained_decoder
-from tape_arith.arith.scoring.grid import Grid
 from tests.helpers.tiny_runs import SETTINGS, contents, done, refused, settings
 
 MINE = "# As small as can be.\n" + "\n".join(

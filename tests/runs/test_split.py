@@ -10,14 +10,14 @@ import pytest
 
 from tape_arith.arith.compare.panels import select_panels
 from tape_arith.arith.data.bucket import CARRY, Bucket
+from tape_arith.arith.decoders.weights import trained_decoder
 from tape_arith.arith.errors import UsageError
 from tape_arith.arith.figures import captions
+from tape_arith.arith.grids.comparable import is_same_run
+from tape_arith.arith.grids.evaluation_set import EvaluationSet
+from tape_arith.arith.grids.grid import Grid
 from tape_arith.arith.registry.names import parse, parse_list
 from tape_arith.arith.runs.folder import RunFolder, find_grids
-from tape_arith.arith.runs.weights import trained_decoder
-from tape_arith.arith.scoring.comparable import is_same_run
-from tape_arith.arith.scoring.evaluation_set import EvaluationSet
-from tape_arith.arith.scoring.grid import Grid
 from tape_arith.arith.scoring.score import score
 from tape_arith.arith.tasks.load import load_task
 from tests.helpers.tiny_runs import contents, done, refused, untouched

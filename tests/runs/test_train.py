@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from tape_arith.arith import machine
-from tape_arith.arith.runs import weights as checkpoint
+from tape_arith.arith.decoders import weights as checkpoint
 from tape_arith.arith.runs.folder import RunFolder
 from tests.helpers.documents import edit_text
 from tests.helpers.tiny_runs import contents, done, refused, settings, untouched
@@ -112,7 +112,7 @@ def test_a_run_keeps_its_earlier_environments(here: Path, monkeypatch: pytest.Mo
     folder = RunFolder(Path(ROPE))
     first = json.loads(folder.environment_file.read_text())
     assert "earlier" not in first
-    monkeypatch.setattr("tape_arith.arith.runs.environment.own_version", lambda: "9.9.9")
+    monkeypatch.setattr("tape_arith.arith.decoders.environment.own_version", lambda: "9.9.9")
     for steps in (6, 8):  # an equal environment is not listed twice
         done("train", ROPE, "--steps", steps, "--no-score")
         now = json.loads(folder.environment_file.read_text())

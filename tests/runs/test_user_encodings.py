@@ -5,14 +5,14 @@ from pathlib import Path
 
 import pytest
 
+from tape_arith.arith.decoders.build import blueprint
+from tape_arith.arith.decoders.cost import cost, training_flops_a_token
 from tape_arith.arith.errors import Failure
 from tape_arith.arith.registry.names import parse
-from tape_arith.arith.runs import train
-from tape_arith.arith.runs.build import blueprint
-from tape_arith.arith.runs.cost import cost, training_flops_a_token
 from tape_arith.arith.runs.folder import RunFolder
 from tape_arith.arith.runs.options import TrainOptions
 from tape_arith.arith.runs.preset import load_preset
+from tape_arith.arith.training import session as train
 from tape_arith.arith.training.distributed import ProcessGroup
 from tests.helpers.sweeps import jobs_of, sweep_file
 from tests.helpers.tiny_runs import call, done, refused, settings

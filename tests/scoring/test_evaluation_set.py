@@ -4,9 +4,9 @@ from pathlib import Path
 
 from tape_arith.arith.compare.panels import select_panels
 from tape_arith.arith.data.bucket import CARRY
+from tape_arith.arith.grids.evaluation_set import EvaluationSet
+from tape_arith.arith.grids.grid import Grid
 from tape_arith.arith.runs.folder import find_grids
-from tape_arith.arith.scoring.evaluation_set import EvaluationSet
-from tape_arith.arith.scoring.grid import Grid
 from tests.helpers.tiny_runs import done, refused, untouched
 
 FIRE, ROPE = (Path(f"runs/mini/{name}/seed-0") for name in ("fire", "rope"))

@@ -7,10 +7,10 @@ import pytest
 import torch
 from numpy.typing import NDArray
 
+from tape_arith.arith.decoders.build import decoder_for
+from tape_arith.arith.grids.axes import scored_axes
 from tape_arith.arith.registry.names import parse
-from tape_arith.arith.runs.build import decoder_for
 from tape_arith.arith.scoring import greedy
-from tape_arith.arith.scoring.axes import scored_axes
 from tape_arith.arith.scoring.greedy import final_answer_shares, greedy_answers
 from tape_arith.arith.scoring.score import TOKENS_A_BATCH, score
 from tape_arith.arith.tasks.families.tokens import EOS

@@ -11,9 +11,9 @@ from hypothesis import strategies as st
 
 from tape_arith.arith.data.bucket import Bucket, check_covers
 from tape_arith.arith.errors import UsageError
-from tape_arith.arith.scoring.axes import REGIONS, digit_pairs, region_mask
-from tape_arith.arith.scoring.comparable import check_comparable, differences, is_same_run
-from tape_arith.arith.scoring.grid import Grid
+from tape_arith.arith.grids.axes import REGIONS, digit_pairs, region_mask
+from tape_arith.arith.grids.comparable import check_comparable, differences, is_same_run
+from tape_arith.arith.grids.grid import Grid
 from tests.helpers.made_grids import blank, filled, scored
 
 RESULTS = Path(__file__).parents[2] / "results"

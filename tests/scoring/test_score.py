@@ -18,11 +18,11 @@ from torch.nn import functional as F
 
 from tape_arith.arith.data.bucket import Bucket
 from tape_arith.arith.data.rows import Rows, groups_of_tokens, pad
+from tape_arith.arith.decoders.build import decoder_for
+from tape_arith.arith.grids.axes import digit_pairs
+from tape_arith.arith.grids.grid import Grid
 from tape_arith.arith.registry.names import parse
-from tape_arith.arith.runs.build import decoder_for
 from tape_arith.arith.scoring import score as module
-from tape_arith.arith.scoring.axes import digit_pairs
-from tape_arith.arith.scoring.grid import Grid
 from tape_arith.arith.scoring.score import (
     Outcome,
     answer_logits,

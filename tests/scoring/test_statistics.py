@@ -10,8 +10,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import stats
 
-from tape_arith.arith.scoring.grid import Floats
-from tape_arith.arith.scoring.statistics import (
+from tape_arith.arith.grids.grid import Floats
+from tape_arith.arith.grids.statistics import (
     by_length,
     cell_intervals,
     false_discovery,

@@ -11,7 +11,7 @@ from matplotlib.collections import LineCollection
 from scipy import stats
 
 from tape_arith.arith.errors import UsageError
-from tape_arith.arith.scoring.grid import Grid
+from tape_arith.arith.grids.grid import Grid
 from tape_arith.arith.studies import ablations
 from tape_arith.arith.studies.ablations import families
 from tests.helpers.figures import assert_nothing_is_cut_off, words

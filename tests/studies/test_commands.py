@@ -10,9 +10,9 @@ import numpy as np
 import pandas as pd
 import pytest
 
+from tape_arith.arith.grids.grid import Grid
 from tape_arith.arith.runs.folder import RunFolder
 from tape_arith.arith.runs.record import InitFrom
-from tape_arith.arith.scoring.grid import Grid
 from tape_arith.arith.studies.inputs import comparable_runs
 from tape_arith.arith.studies.study import INSIDE, OUTSIDE
 from tests.helpers.exported_runs import made_run

@@ -14,9 +14,9 @@ import pytest
 import torch
 
 from tape_arith.arith.data.bucket import CARRY, EVALUATION, Bucket
+from tape_arith.arith.decoders.build import decoder_for
+from tape_arith.arith.grids.axes import digit_pairs
 from tape_arith.arith.registry.names import parse
-from tape_arith.arith.runs.build import decoder_for
-from tape_arith.arith.scoring.axes import digit_pairs
 from tape_arith.arith.scoring.score import score
 from tape_arith.arith.studies import first_errors as module
 from tape_arith.arith.studies.errors import figures, to_markdown

@@ -9,12 +9,12 @@ import pytest
 
 from tape_arith.arith.runs.options import Compute, TrainOptions
 from tape_arith.arith.runs.run import Run
+from tape_arith.arith.stopping import Stopper
 from tape_arith.arith.sweeps import jobs as module
 from tape_arith.arith.sweeps.engines import local
 from tape_arith.arith.sweeps.engines.local import InProcess
 from tape_arith.arith.sweeps.jobs import Job, JobEnd, done_jobs, plan, run_jobs
 from tape_arith.arith.sweeps.sweep import load_sweep
-from tape_arith.arith.terminal import Stopper
 from tests.helpers.documents import edit_text
 from tests.helpers.sweeps import MarkedJob, marked_jobs, sweep_file
 from tests.helpers.tiny_runs import done

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tape_arith.arith import terminal
+from tape_arith.arith import stopping
 from tape_arith.arith.errors import UsageError
 from tape_arith.arith.runs.folder import RunFolder, find_runs
 from tape_arith.arith.sweeps import run_sweep
@@ -104,7 +104,7 @@ def test_a_training_whose_time_is_up_goes_on(
     for questions in (1, 0):
         answers = iter([False] * questions + [True] * 100)
         with monkeypatch.context() as patch:
-            patch.setattr(terminal.Stopper, "time_is_up", property(lambda _: next(answers)))  # noqa: B023
+            patch.setattr(stopping.Stopper, "time_is_up", property(lambda _: next(answers)))  # noqa: B023
             assert call(*train).code == 3
     assert not slow.finished() and "not scored" in done("list", "--runs", "slow").out
     assert "from step" in done(*train).err

@@ -9,20 +9,20 @@ import pandas as pd
 import pytest
 
 from tape_arith.arith import lock
+from tape_arith.arith.decoders.cost import training_flops_a_token, training_tokens
 from tape_arith.arith.figures.labels import display_names
+from tape_arith.arith.grids.grid import Grid
 from tape_arith.arith.registry.names import parse
-from tape_arith.arith.runs import compiling
-from tape_arith.arith.runs.cost import training_flops_a_token, training_tokens
 from tape_arith.arith.runs.folder import RunFolder
 from tape_arith.arith.runs.options import TrainOptions
 from tape_arith.arith.runs.preset import load_preset
 from tape_arith.arith.runs.run import Run
-from tape_arith.arith.scoring.grid import Grid
 from tape_arith.arith.sweeps import estimate
 from tape_arith.arith.sweeps import slots as slot_choice
 from tape_arith.arith.sweeps.jobs import plan
 from tape_arith.arith.sweeps.run_sweep import choices, scored_grids
 from tape_arith.arith.sweeps.sweep import load_sweep
+from tape_arith.arith.training import compiling
 from tests.helpers.child_processes import processes, start, wait, wait_until
 from tests.helpers.made_grids import interrupt
 from tests.helpers.sweeps import jobs_of, kept, sweep_file

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from tape_arith.arith.runs import build
+from tape_arith.arith.decoders import build
 from tape_arith.arith.runs.folder import RunFolder
 from tape_arith.arith.training import trainer
 from tape_arith.arith.training.trainer import Line, Trainer

@@ -11,8 +11,8 @@ import torch
 
 from tape_arith.arith.data.bucket import Bucket
 from tape_arith.arith.data.rows import prepend_bos
+from tape_arith.arith.grids.grid import Grid
 from tape_arith.arith.runs.folder import RunFolder
-from tape_arith.arith.scoring.grid import Grid
 from tape_arith.arith.tasks.families.tokens import BOS
 from tape_arith.arith.tasks.load import load_task
 from tape_arith.arith.tasks.task import concatenate

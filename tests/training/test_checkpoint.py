@@ -10,11 +10,11 @@ import torch
 from safetensors.torch import save_file
 from torch import Tensor
 
+from tape_arith.arith.decoders import weights as checkpoint
 from tape_arith.arith.errors import Failure
-from tape_arith.arith.runs import weights as checkpoint
 from tape_arith.arith.runs.folder import RunFolder
-from tape_arith.arith.runs.score import score_run
-from tape_arith.arith.runs.train import continue_run
+from tape_arith.arith.scoring.session import score_run
+from tape_arith.arith.training.session import continue_run
 from tests.helpers.small_training import (
     Outcome,
     assert_same_bits,

@@ -8,10 +8,10 @@ import torch
 from torch import Tensor
 
 from tape_arith.arith.data.bucket import Bucket
+from tape_arith.arith.runs.config import Config
 from tape_arith.arith.tasks.families.tokens import EOS, Vocabulary
 from tape_arith.arith.tasks.task import Problems
 from tape_arith.arith.training import evaluation
-from tape_arith.arith.training.config import Config
 from tape_arith.arith.training.evaluation import (
     _PROBLEMS_A_CELL,
     SmallGrid,

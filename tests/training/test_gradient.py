@@ -13,15 +13,15 @@ from torch.nn import functional as F
 
 from tape_arith.arith.data.bucket import Bucket
 from tape_arith.arith.data.rows import Rows
+from tape_arith.arith.decoders.build import decoder_for, setting_for
+from tape_arith.arith.decoders.failures import explain_failures, is_out_of_memory
 from tape_arith.arith.errors import Failure
 from tape_arith.arith.registry.locate import known_names
 from tape_arith.arith.registry.names import parse
-from tape_arith.arith.runs.build import decoder_for, setting_for
-from tape_arith.arith.runs.train import continue_run
 from tape_arith.arith.scoring.score import score
 from tape_arith.arith.training import step
 from tape_arith.arith.training.distributed import ProcessGroup
-from tape_arith.arith.training.step import explain_failures, is_out_of_memory
+from tape_arith.arith.training.session import continue_run
 from tape_arith.arith.training.trainer import Trainer
 from tape_arith.models.attention import Eager
 from tape_arith.models.decoder import Decoder

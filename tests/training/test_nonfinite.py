@@ -9,11 +9,11 @@ from typing import Any
 import pytest
 import torch
 
+from tape_arith.arith.decoders import weights as checkpoint
 from tape_arith.arith.errors import Failure
-from tape_arith.arith.runs import weights as checkpoint
 from tape_arith.arith.runs.folder import RunFolder
 from tape_arith.arith.runs.options import TrainOptions
-from tape_arith.arith.runs.train import continue_run
+from tape_arith.arith.training.session import continue_run
 from tape_arith.arith.training.step import Stepper
 from tape_arith.arith.training.trainer import MAX_SKIPPED_IN_A_ROW, NotFinite, Trainer
 from tests.helpers.small_training import (

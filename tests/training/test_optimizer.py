@@ -6,8 +6,8 @@ import torch
 from torch import Tensor
 
 from tape_arith.arith.registry.locate import known_names
+from tape_arith.arith.runs.config import Config, Schedule
 from tape_arith.arith.training import step
-from tape_arith.arith.training.config import Config, Schedule
 from tape_arith.arith.training.step import trained_parameters
 from tape_arith.arith.training.trainer import Trainer
 from tests.helpers.small_training import SMALL, perturbed, small, trainer

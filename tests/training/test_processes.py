@@ -12,8 +12,8 @@ import pytest
 import torch
 
 from tape_arith.arith.data.bucket import Bucket
+from tape_arith.arith.decoders.build import decoder_for
 from tape_arith.arith.registry.names import parse
-from tape_arith.arith.runs.build import decoder_for
 from tape_arith.arith.runs.folder import RunFolder
 from tape_arith.arith.tasks.task import take
 from tape_arith.arith.training.distributed import SINGLE, ProcessGroup, process_group

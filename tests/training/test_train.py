@@ -11,16 +11,16 @@ import torch
 from tape_arith.arith.data.bucket import Bucket
 from tape_arith.arith.data.dataset import Dataset
 from tape_arith.arith.data.write_dataset import generate
+from tape_arith.arith.decoders import build
+from tape_arith.arith.decoders import weights as checkpoint
+from tape_arith.arith.decoders.build import decoder_for
 from tape_arith.arith.errors import UsageError
 from tape_arith.arith.registry.locate import known_names
 from tape_arith.arith.registry.names import parse
-from tape_arith.arith.runs import build
-from tape_arith.arith.runs import weights as checkpoint
-from tape_arith.arith.runs.build import decoder_for
+from tape_arith.arith.runs.config import Config
 from tape_arith.arith.runs.folder import RunFolder
 from tape_arith.arith.runs.options import TrainOptions
-from tape_arith.arith.runs.train import continue_run, extend_run
-from tape_arith.arith.training.config import Config
+from tape_arith.arith.training.session import continue_run, extend_run
 from tape_arith.arith.training.trainer import Line, Trainer
 from tape_arith.models.decoder import Decoder
 from tests.helpers.small_training import (

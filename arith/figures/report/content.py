@@ -20,8 +20,8 @@ from tape_arith.arith.figures.captions import Panel
 from tape_arith.arith.figures.curves import by_seed
 from tape_arith.arith.figures.heatmap import difference_colours, difference_limit
 from tape_arith.arith.figures.lengths import cell, cell_pattern, longest_words
-from tape_arith.arith.scoring.axes import REGION_WORDS, Region, region_mask, shape
-from tape_arith.arith.scoring.statistics import (
+from tape_arith.arith.grids.axes import REGION_WORDS, Region, region_mask, shape
+from tape_arith.arith.grids.statistics import (
     cell_intervals,
     cell_means,
     over_seeds,

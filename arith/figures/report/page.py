@@ -26,7 +26,7 @@ from tape_arith.arith.figures.lengths import (
 from tape_arith.arith.figures.report.content import Report, content
 from tape_arith.arith.figures.style import scale_end
 from tape_arith.arith.files import write_text
-from tape_arith.arith.scoring.axes import REGION_WORDS, Axes, region_mask
+from tape_arith.arith.grids.axes import REGION_WORDS, Axes, region_mask
 
 
 def write(report: Report, path: Path) -> None:

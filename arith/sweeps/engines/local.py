@@ -14,13 +14,14 @@ from tape_arith.arith.errors import (
     Failure,
     UsageError,
 )
-from tape_arith.arith.runs.score import score_run
-from tape_arith.arith.runs.train import train_run
+from tape_arith.arith.scoring.session import score_run
+from tape_arith.arith.stopping import Stopped, Stopper
 from tape_arith.arith.sweeps.engines import Engine
 from tape_arith.arith.sweeps.engines.worker import last_line, start_command
 from tape_arith.arith.sweeps.jobs import Job, JobEnd, log_file
 from tape_arith.arith.sweeps.slots import Slots, visible_gpus
-from tape_arith.arith.terminal import Stopped, Stopper, say
+from tape_arith.arith.terminal import say
+from tape_arith.arith.training.session import train_run
 
 SECONDS_BETWEEN_LOOKS, SECONDS_BETWEEN_LINES = 0.1, 30.0
 

@@ -25,7 +25,7 @@ from typing import Literal
 from tape_arith.arith.documents import Strict, validated
 from tape_arith.arith.errors import EXIT_AGAIN, EXIT_FAILED, Failure
 from tape_arith.arith.files import append_line, open_file, parse_json, read_text, write_text
-from tape_arith.arith.terminal import install_handler
+from tape_arith.arith.stopping import install_handler
 
 SECONDS_BETWEEN_LOOKS = 0.2
 COMMAND_LINE = ("-P", "-m", "tape_arith")

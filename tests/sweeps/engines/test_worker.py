@@ -12,11 +12,11 @@ from pathlib import Path
 import pytest
 
 from tape_arith.arith.runs.options import TrainOptions
+from tape_arith.arith.stopping import _STOP_SIGNALS
 from tape_arith.arith.sweeps.engines import worker
 from tape_arith.arith.sweeps.engines.worker import JobState, Worker, main, read_state, write_state
 from tape_arith.arith.sweeps.jobs import plan
 from tape_arith.arith.sweeps.sweep import load_sweep
-from tape_arith.arith.terminal import _STOP_SIGNALS
 from tests.helpers.child_processes import wait_until
 from tests.helpers.sweeps import kept, sweep_file
 from tests.helpers.tiny_runs import contents, done

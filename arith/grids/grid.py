@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from tape_arith.arith.data.bucket import EVALUATION
 from tape_arith.arith.documents import read_document, with_checksum
 from tape_arith.arith.files import write_text
-from tape_arith.arith.scoring.axes import (
+from tape_arith.arith.grids.axes import (
     Axes,
     Bools,
     Ints,
@@ -26,8 +26,8 @@ from tape_arith.arith.scoring.axes import (
     region_mask,
     shape,
 )
-from tape_arith.arith.scoring.evaluation_set import EvaluationSet
-from tape_arith.arith.scoring.grid_document import CELLS, GridDocument
+from tape_arith.arith.grids.evaluation_set import EvaluationSet
+from tape_arith.arith.grids.grid_document import CELLS, GridDocument
 
 if TYPE_CHECKING:
     import pandas as pd

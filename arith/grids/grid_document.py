@@ -7,7 +7,7 @@ from pydantic import BeforeValidator, Field, model_validator
 
 from tape_arith.arith.data.bucket import MOST_PER_CELL
 from tape_arith.arith.documents import Count, NonNegative, Part, Positive, Sha256, Share, Text
-from tape_arith.arith.scoring.axes import Axes, ScoredAxis, digit_pairs, shape
+from tape_arith.arith.grids.axes import Axes, ScoredAxis, digit_pairs, shape
 
 CELLS = ("exact", "total", "right_share", "first_wrong")
 """The keys whose values are arrays of the shape of the axes."""

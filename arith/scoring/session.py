@@ -6,26 +6,26 @@ from contextlib import suppress
 from pathlib import Path
 
 from tape_arith.arith.data.bucket import EVALUATION, Bucket, check_covers
+from tape_arith.arith.decoders.build import user_errors
+from tape_arith.arith.decoders.environment import scoring_facts
+from tape_arith.arith.decoders.failures import explain_failures
+from tape_arith.arith.decoders.weights import trained_decoder
 from tape_arith.arith.errors import Failure, UsageError
+from tape_arith.arith.grids.axes import scored_axes
+from tape_arith.arith.grids.comparable import is_same_run
+from tape_arith.arith.grids.evaluation_set import DEFAULT_SET, EvaluationSet
+from tape_arith.arith.grids.grid import Grid
 from tape_arith.arith.lock import NAME as LOCK
 from tape_arith.arith.lock import check_lock, lock_folder
 from tape_arith.arith.registry.names import Name, NamePart
-from tape_arith.arith.runs.build import user_errors
 from tape_arith.arith.runs.command_lines import why_no_weights
-from tape_arith.arith.runs.environment import scoring_facts
 from tape_arith.arith.runs.folder import RunFolder
 from tape_arith.arith.runs.options import AUTO, Compute
 from tape_arith.arith.runs.record import RunRecord, check_can_continue
-from tape_arith.arith.runs.weights import trained_decoder
-from tape_arith.arith.scoring.axes import scored_axes
-from tape_arith.arith.scoring.comparable import is_same_run
-from tape_arith.arith.scoring.evaluation_set import DEFAULT_SET, EvaluationSet
 from tape_arith.arith.scoring.greedy import FINAL_ANSWERS, final_answer_shares
-from tape_arith.arith.scoring.grid import Grid
 from tape_arith.arith.scoring.score import score_grid
 from tape_arith.arith.tasks.load import load_task
 from tape_arith.arith.terminal import bar, say
-from tape_arith.arith.training.step import explain_failures
 
 
 def score_run(

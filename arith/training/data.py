@@ -6,9 +6,9 @@ import numpy as np
 
 from tape_arith.arith.data.dataset import FILE, Dataset, Identity
 from tape_arith.arith.errors import Failure, UsageError
+from tape_arith.arith.runs.config import DATASETS, Config
 from tape_arith.arith.tasks.load import task_hash
 from tape_arith.arith.terminal import say
-from tape_arith.arith.training.config import DATASETS, Config
 
 _COMPARED = 1_000
 """Problems of a dataset that are compared with those of a user's task as it is now."""

@@ -4,15 +4,15 @@ from dataclasses import replace
 
 import torch
 
+from tape_arith.arith.decoders.build import blueprint, decoder_for
+from tape_arith.arith.decoders.weights import final_weights, identity, save, shapes
 from tape_arith.arith.errors import UsageError
 from tape_arith.arith.files import sha256
 from tape_arith.arith.registry.names import Name, Origin
-from tape_arith.arith.runs.build import blueprint, decoder_for
+from tape_arith.arith.runs.config import Config
 from tape_arith.arith.runs.folder import RunFolder
 from tape_arith.arith.runs.record import InitFrom, RunRecord
-from tape_arith.arith.runs.weights import final_weights, identity, save, shapes
 from tape_arith.arith.terminal import say
-from tape_arith.arith.training.config import Config
 from tape_arith.arith.training.trainer import Trainer
 from tape_arith.models.hardware import Hardware
 

@@ -6,11 +6,11 @@ from functools import lru_cache
 import torch
 
 from tape_arith.arith.data.rows import prepend_bos
+from tape_arith.arith.decoders.build import blueprint, user_errors
 from tape_arith.arith.registry.names import Name, parse
-from tape_arith.arith.runs.build import blueprint, user_errors
+from tape_arith.arith.runs.config import Config
 from tape_arith.arith.runs.preset import load_preset
 from tape_arith.arith.tasks.task import Problems
-from tape_arith.arith.training.config import Config
 from tape_arith.models.encoding import Workload
 from tape_arith.models.flops import useful_training_flops
 from tape_arith.models.hardware import detect

@@ -1,4 +1,4 @@
-"""Build the decoder and trainer of a run, report errors of users' encodings."""
+"""Build the decoder of a recipe; report errors of users' encodings."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -12,16 +12,10 @@ from tape_arith.arith.errors import USER_CODE_ERRORS, Failure, UsageError, descr
 from tape_arith.arith.registry.load import load_classes
 from tape_arith.arith.registry.locate import locate
 from tape_arith.arith.registry.names import Encoding, Name, source_hashes
-from tape_arith.arith.runs.options import AUTO, Compute, TrainOptions
-from tape_arith.arith.runs.record import RunRecord
-from tape_arith.arith.runs.training_data import open_training_data
+from tape_arith.arith.runs.config import Config
+from tape_arith.arith.runs.options import AUTO, Compute
 from tape_arith.arith.tasks.families.tokens import DIGIT_ZERO, EOS
 from tape_arith.arith.tasks.load import load_task, task_hash
-from tape_arith.arith.terminal import say
-from tape_arith.arith.training.batches import Source
-from tape_arith.arith.training.config import Config
-from tape_arith.arith.training.distributed import SINGLE, ProcessGroup
-from tape_arith.arith.training.trainer import Trainer
 from tape_arith.models.attention import Needs
 from tape_arith.models.backends import choose_backend
 from tape_arith.models.build import build_decoder, meta_decoder
@@ -140,36 +134,6 @@ def _blueprint(config: Config, name: Name, sources: _Sources) -> Decoder:
                 f"{name.encoding} is not defined for {config.task}: {error}; take another encoding "
                 "or another format (models/README.md)"
             ) from error
-
-
-def build_trainer(
-    record: RunRecord, options: TrainOptions, processes: ProcessGroup = SINGLE
-) -> Trainer:
-    """Build the trainer of a run, at step 0.
-
-    Raises UsageError if the run did not begin on `options.data`, or if `options.compute` does not
-    support its encoding.
-    """
-    config, seed, origin = record.config, record.seed, record.init_from
-    decoder = decoder_for(config, record.name, seed)
-    hardware = resolve_attention(detect(*options.compute), decoder.needs)
-    bucket = config.bucket(seed)
-    source: Source = bucket
-    if options.data is not None:
-        source = open_training_data(options.data, config, seed, record.data)
-    return Trainer(
-        decoder,
-        bucket,
-        config,
-        hardware,
-        source=source,
-        schedule=record.schedule,
-        curves=options.curves,
-        on_nonfinite=record.on_nonfinite,
-        skip=0 if origin is None else origin.problems,
-        tell=say if processes.first else lambda line: None,
-        processes=processes,
-    )
 
 
 @lru_cache(maxsize=64)

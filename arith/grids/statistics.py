@@ -14,8 +14,8 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy import special  # scipy.stats would take half a second to import
 
-from tape_arith.arith.scoring.axes import Bools, Region, cell_lengths, longest_digits
-from tape_arith.arith.scoring.grid import SLACK, Floats, Grid
+from tape_arith.arith.grids.axes import Bools, Region, cell_lengths, longest_digits
+from tape_arith.arith.grids.grid import SLACK, Floats, Grid
 
 SOLVED = (0.9, 0.99)
 """Shares of exact answers at or above which a length counts as solved."""

@@ -9,12 +9,12 @@ from typing import Any
 import numpy as np
 import torch
 
+from tape_arith.arith.decoders.build import user_errors
+from tape_arith.arith.decoders.weights import trained_decoder, trained_record
 from tape_arith.arith.errors import UsageError
 from tape_arith.arith.registry.names import Name, NamePart
-from tape_arith.arith.runs.build import user_errors
 from tape_arith.arith.runs.folder import RunFolder
 from tape_arith.arith.runs.options import Compute
-from tape_arith.arith.runs.weights import trained_decoder, trained_record
 from tape_arith.arith.scoring.greedy import greedy_answers
 from tape_arith.arith.tasks.load import load_task, task_errors
 from tape_arith.models.sequences import Sequences

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 
 from tape_arith.arith.errors import UsageError
-from tape_arith.arith.scoring.grid import Grid
+from tape_arith.arith.grids.grid import Grid
 
 _WEIGHTS = ("steps_before", "config_before")
 """Budget entries of a run that began with the weights of another run."""

@@ -18,19 +18,19 @@ from typing import Any, ClassVar
 import torch
 from filelock import FileLock, Timeout
 
+from tape_arith.arith.decoders.build import blueprint, decoder_for, resolve_attention
+from tape_arith.arith.decoders.cost import timed_config, training_flops
+from tape_arith.arith.decoders.failures import NotCompilable, is_out_of_memory
 from tape_arith.arith.documents import NonNegative, Part, read_document, write_document
 from tape_arith.arith.errors import Failure
 from tape_arith.arith.files import slug
 from tape_arith.arith.machine import own_version
 from tape_arith.arith.registry.names import Encoding, Name, source_hashes
-from tape_arith.arith.runs.build import blueprint, decoder_for, resolve_attention
-from tape_arith.arith.runs.cost import timed_config, training_flops
+from tape_arith.arith.runs.config import Config
 from tape_arith.arith.runs.folder import RunFolder
 from tape_arith.arith.runs.options import Compute
 from tape_arith.arith.runs.record import RunRecord
 from tape_arith.arith.terminal import duration, say
-from tape_arith.arith.training.config import Config
-from tape_arith.arith.training.step import NotCompilable, is_out_of_memory
 from tape_arith.arith.training.trainer import Trainer
 from tape_arith.models.compiling import why_not_compilable
 from tape_arith.models.hardware import Hardware, detect

@@ -6,25 +6,33 @@ from dataclasses import replace
 from pathlib import Path
 
 from tape_arith.arith.data.dataset import Dataset
+from tape_arith.arith.decoders.build import (
+    check_trainable,
+    decoder_for,
+    resolve_attention,
+    user_errors,
+)
+from tape_arith.arith.decoders.environment import environment, record_environment
+from tape_arith.arith.decoders.failures import NotCompilable, is_out_of_memory
+from tape_arith.arith.decoders.weights import load_state, save, trained_record
 from tape_arith.arith.errors import Failure, UsageError
 from tape_arith.arith.lock import check_lock, lock_folder
 from tape_arith.arith.machine import own_version
-from tape_arith.arith.runs.build import build_trainer, check_trainable, user_errors
 from tape_arith.arith.runs.command_lines import resume_command, why_no_weights
-from tape_arith.arith.runs.compiling import choose_compiling
-from tape_arith.arith.runs.environment import environment, record_environment
 from tape_arith.arith.runs.folder import RunFolder
-from tape_arith.arith.runs.init_from import init_from_record, with_origin, write_first_state
 from tape_arith.arith.runs.metrics import tracked
 from tape_arith.arith.runs.options import DEFAULTS, TrainOptions
 from tape_arith.arith.runs.record import RunRecord, check_can_continue, run_sources
 from tape_arith.arith.runs.run import Run
-from tape_arith.arith.runs.training_data import open_training_data, usual_dataset
-from tape_arith.arith.runs.weights import TrainingCheckpoints, load_state, save, trained_record
 from tape_arith.arith.terminal import bar, say
+from tape_arith.arith.training.batches import Source
+from tape_arith.arith.training.checkpoints import TrainingCheckpoints
+from tape_arith.arith.training.compiling import choose_compiling
+from tape_arith.arith.training.data import open_training_data, usual_dataset
 from tape_arith.arith.training.distributed import SINGLE, PeerLost, ProcessGroup
-from tape_arith.arith.training.step import NotCompilable, is_out_of_memory
-from tape_arith.arith.training.trainer import Line, NotFinite
+from tape_arith.arith.training.init_from import init_from_record, with_origin, write_first_state
+from tape_arith.arith.training.trainer import Line, NotFinite, Trainer
+from tape_arith.models.hardware import detect
 
 
 def train_run(
@@ -244,6 +252,36 @@ def continue_run(
                 folder.write_record(replace(record, skipped_steps=trainer.skipped))
             checkpoints.finish()
     return folder
+
+
+def build_trainer(
+    record: RunRecord, options: TrainOptions, processes: ProcessGroup = SINGLE
+) -> Trainer:
+    """Build the trainer of a run, at step 0.
+
+    Raises UsageError if the run did not begin on `options.data`, or if `options.compute` does not
+    support its encoding.
+    """
+    config, seed, origin = record.config, record.seed, record.init_from
+    decoder = decoder_for(config, record.name, seed)
+    hardware = resolve_attention(detect(*options.compute), decoder.needs)
+    bucket = config.bucket(seed)
+    source: Source = bucket
+    if options.data is not None:
+        source = open_training_data(options.data, config, seed, record.data)
+    return Trainer(
+        decoder,
+        bucket,
+        config,
+        hardware,
+        source=source,
+        schedule=record.schedule,
+        curves=options.curves,
+        on_nonfinite=record.on_nonfinite,
+        skip=0 if origin is None else origin.problems,
+        tell=say if processes.first else lambda line: None,
+        processes=processes,
+    )
 
 
 @contextmanager

@@ -1,0 +1,101 @@
+"""Turn signals and time limits into orderly stops."""
+
+import os
+import signal
+import stat
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from types import FrameType
+from typing import Any
+
+from tape_arith.arith.errors import EXIT_AGAIN, EXIT_DONE, EXIT_INTERRUPTED, EXIT_PARTLY
+
+_STOP_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGUSR2)
+"""Sent by Ctrl-C, a scheduler, a lost terminal, and Slurm before a preemption or time limit."""
+
+
+class Stopped(Exception):
+    """Raised when work stops in good order before it is finished."""
+
+
+def install_handler(handler: Callable[[int, FrameType | None], Any]) -> dict[signal.Signals, Any]:
+    """Install `handler` for _STOP_SIGNALS; return the earlier handlers by signal.
+
+    An ignored SIGHUP stays ignored, as nohup requires.
+    """
+
+    def handle(number: int, frame: FrameType | None) -> None:
+        if number == signal.SIGHUP:
+            detach_stdout()
+        handler(number, frame)
+
+    ignored = signal.getsignal(signal.SIGHUP) == signal.SIG_IGN
+    handled = [each for each in _STOP_SIGNALS if not (ignored and each == signal.SIGHUP)]
+    return {each: signal.signal(each, handle) for each in handled}
+
+
+class Stopper:
+    """A callable that tells whether to stop; `signal` holds the first stop signal."""
+
+    def __init__(self, time_limit: float | None = None) -> None:
+        self.deadline = None if time_limit is None else time.monotonic() + time_limit
+        self.signal: int | None = None
+
+    def __call__(self) -> bool:
+        return self.signal is not None or self.time_is_up
+
+    @property
+    def time_is_up(self) -> bool:
+        return self.deadline is not None and time.monotonic() >= self.deadline
+
+    @property
+    def exit_code(self) -> int:
+        """130 after Ctrl-C, 75 after another signal (run again), 3 after the time limit, else 0."""
+        if self.signal is not None:
+            return EXIT_INTERRUPTED if self.signal == signal.SIGINT else EXIT_AGAIN
+        return EXIT_PARTLY if self.time_is_up else EXIT_DONE
+
+    @contextmanager
+    def handling_signals(self) -> Iterator[None]:
+        """Treat the first of _STOP_SIGNALS as a request to stop after the current step.
+
+        A second Ctrl-C ends the process as usual. Repeats of other signals are ignored: Slurm sends
+        SIGTERM when a grace period begins and when it ends, and to every process of a job.
+        """
+
+        def note(number: int, frame: FrameType | None) -> None:
+            self.signal = self.signal or number
+            signal.signal(signal.SIGINT, before[signal.SIGINT])
+
+        before = install_handler(note)
+        try:
+            yield
+        finally:
+            for number, handler in before.items():
+                signal.signal(number, handler)
+
+
+def seconds(text: str) -> float:
+    """Parse a duration: "90", "90s", "25m", "3h". Raises ValueError.
+
+    >>> seconds("25m")
+    1500.0
+    """
+    unit = {"s": 1.0, "m": 60.0, "h": 3600.0}.get(text[-1:])
+    value = float(text[:-1]) * unit if unit else float(text)
+    if not 0 < value < float("inf"):
+        raise ValueError(text)
+    return value
+
+
+def detach_stdout() -> None:
+    """Discard stdout after the terminal hung up, unless stdout is a file.
+
+    Nobody reads it any more, through a pipe or not, so a failed write must not be an error.
+    """
+    with suppress(OSError):
+        if not stat.S_ISREG(os.fstat(1).st_mode):
+            nowhere = os.open(os.devnull, os.O_WRONLY)
+            os.dup2(nowhere, 1)
+            os.close(nowhere)
