@@ -211,9 +211,9 @@ def heatmap(
     columns   number of panels in a row; None for as many as fit
     caption   whether to write a caption below the legend
     """
+    from tape_arith.arith.compare.labels import display_names
     from tape_arith.arith.compare.leaderboard import describe_order, heatmap_panels, sort_panels
     from tape_arith.arith.figures.heatmap import compose
-    from tape_arith.arith.figures.labels import display_names
 
     grids = [] if isinstance(pe, str) else [grid for grid in pe if isinstance(grid, Grid)]
     if grids:

@@ -24,9 +24,9 @@ def command(
     named. The figure is beside the runs unless --figure says otherwise; with --json it
     is drawn only there.
     """
-    from tape_arith.arith.compare.curves import figure_path, study
-    from tape_arith.arith.figures.curves import compose, to_json
-    from tape_arith.arith.figures.labels import display_names, read_labels
+    from tape_arith.arith.compare.curves import figure_path, study, to_json
+    from tape_arith.arith.compare.labels import display_names, read_labels
+    from tape_arith.arith.figures.curves import compose
     from tape_arith.arith.figures.style import save
 
     content = study(runs, pe, preset)

@@ -36,10 +36,10 @@ def command(
     `--pe all` draws every scored encoding: by mean out of distribution, then those that know
     where digits stand, then those that did not converge.
     """
+    from tape_arith.arith.compare.labels import display_names, read_labels
     from tape_arith.arith.compare.leaderboard import describe_order, heatmap_panels
     from tape_arith.arith.compare.panels import figure_path
     from tape_arith.arith.figures.heatmap import compose
-    from tape_arith.arith.figures.labels import display_names, read_labels
     from tape_arith.arith.figures.style import save
     from tape_arith.arith.grids.evaluation_set import EvaluationSet
 

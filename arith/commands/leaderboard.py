@@ -61,14 +61,15 @@ def command(
     terminal with the columns that fit; with --out or --figure, what is printed is the files
     written.
     """
+    from tape_arith.arith.compare import task_table
     from tape_arith.arith.compare.across_tasks import across_tasks
+    from tape_arith.arith.compare.labels import read_labels
     from tape_arith.arith.compare.leaderboard import build_board, label_board
+    from tape_arith.arith.compare.tables import FOR_PEOPLE, FORMATS
+    from tape_arith.arith.compare.terminal import print_board, print_markdown
     from tape_arith.arith.figures import across_tasks as task_figures
-    from tape_arith.arith.figures.labels import read_labels
     from tape_arith.arith.figures.leaderboard import compose
     from tape_arith.arith.figures.style import figure_format, save
-    from tape_arith.arith.figures.tables import FOR_PEOPLE, FORMATS
-    from tape_arith.arith.figures.terminal import print_board, print_markdown
     from tape_arith.arith.files import write_text
     from tape_arith.arith.grids.evaluation_set import EvaluationSet
 
@@ -102,7 +103,7 @@ def command(
                 "there, as in --tasks copy,mini-sort"
             )
         table = across_tasks(runs, tasks, pe, evaluation_set, own)
-        text = task_figures.FORMATS[kind or "markdown"](table, names)
+        text = task_table.FORMATS[kind or "markdown"](table, names)
         drawn = partial(task_figures.compose, table)
         show_in_terminal = partial(print_markdown, text)
     else:

@@ -56,8 +56,8 @@ def command(
 
     stability: how attention changes when indices start elsewhere or [BOS] comes first.
     """
+    from tape_arith.arith.compare.terminal import print_markdown
     from tape_arith.arith.figures.style import figure_format, save
-    from tape_arith.arith.figures.terminal import print_markdown
 
     if kind not in _PROBLEMS:
         raise unknown("study", kind, _PROBLEMS)

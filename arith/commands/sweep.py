@@ -96,7 +96,7 @@ def _show(content: "Sweep", runs: Path, first: "Run", tables: Sequence[Path]) ->
     """Print the leaderboard or the first table of a sweep, and where its tables and runs are."""
     from rich.console import Console
 
-    from tape_arith.arith.figures.terminal import print_board, print_markdown
+    from tape_arith.arith.compare.terminal import print_board, print_markdown
     from tape_arith.arith.sweeps.run_sweep import leaderboard
     from tape_arith.arith.terminal import say
 

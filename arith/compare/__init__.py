@@ -1,11 +1,10 @@
-"""Which runs stand side by side, and what is computed of them. Uses torch only for costs.
+"""Which runs stand side by side, and what is computed of them, as numbers, words and tables.
 
-`figures` has a module of the same name where a topic is drawn: what is made here from the files of
-runs (leaderboard.py: the order of encodings and tests) is a `Board`, `TaskTable`, `Curves` or
-`Report`, defined there and drawn there (figures/leaderboard.py), by code that reads no run.
-
-panels.py       the grids of a comparison, their runs' files, the commands that make missing ones
-leaderboard.py  the order of encodings, tests of their differences
-across_tasks.py the same encodings in several tasks, and their mean ranks
-curves.py report.py catalogue.py    the content of `curves`, `report` and `list`
+panels.py                       the grids of a comparison, and those that it leaves out
+rows.py leaderboard.py board.py an encoding as numbers; their order and tests; sections and columns
+across_tasks.py task_table.py   the same encodings in several tasks, and their mean ranks
+ablations.py curves.py          an encoding without one part; curves over training
+report.py catalogue.py          the content of `report` and of `list`
+captions.py labels.py lengths.py  words: notes and means, names as papers write them, lengths
+tables.py terminal.py           Markdown, CSV, LaTeX, JSON; what fits a terminal
 """

@@ -6,7 +6,11 @@ from pathlib import Path
 
 import pandas as pd
 
+from tape_arith.arith.compare.board import Section
+from tape_arith.arith.compare.captions import guess_words, recipe, source
+from tape_arith.arith.compare.labels import display_names
 from tape_arith.arith.compare.leaderboard import SECTIONS, section
+from tape_arith.arith.compare.lengths import trained_and_tested
 from tape_arith.arith.compare.panels import (
     ALL,
     Excluded,
@@ -20,13 +24,9 @@ from tape_arith.arith.compare.panels import (
     split_complete,
     warn_excluded,
 )
+from tape_arith.arith.compare.rows import Row, rows
+from tape_arith.arith.compare.task_table import Column, Line, TaskTable
 from tape_arith.arith.errors import UsageError, unknown
-from tape_arith.arith.figures.across_tasks import Column, Line, TaskTable
-from tape_arith.arith.figures.board import Section
-from tape_arith.arith.figures.captions import guess_words, recipe, source
-from tape_arith.arith.figures.labels import display_names
-from tape_arith.arith.figures.lengths import trained_and_tested
-from tape_arith.arith.figures.rows import Row, rows
 from tape_arith.arith.grids.comparable import differences
 from tape_arith.arith.grids.evaluation_set import DEFAULT_SET, EvaluationSet
 from tape_arith.arith.grids.grid import Grid

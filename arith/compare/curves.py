@@ -1,7 +1,9 @@
 """The curves of several runs: which runs belong together, and which steps are shown."""
 
+from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -16,13 +18,61 @@ from tape_arith.arith.compare.panels import (
     read_runs,
     warn_excluded,
 )
+from tape_arith.arith.compare.tables import json_text
 from tape_arith.arith.errors import UsageError
-from tape_arith.arith.figures.curves import COLUMNS, Curves
 from tape_arith.arith.grids.axes import Axes, scored_axes
 from tape_arith.arith.registry.names import Name, parse, task_location
 from tape_arith.arith.runs.command_lines import other_run_roots, train_command
 from tape_arith.arith.runs.folder import check_one_source, preset_folder, read_grids
 from tape_arith.arith.runs.preset import check_task
+
+
+@dataclass(frozen=True)
+class Curves:
+    """The curves of comparable runs, and the settings that these runs have in common.
+
+    `rows` has one number in each row, with the columns of `COLUMNS`, for the steps that all seeds
+    of an encoding have. `part` is a layer (from 1), a length, or 0 where there are no parts:
+
+    loss                 in nats per scored token
+    held_out             exact match 0..1 on held-out problems of the trained lengths
+    in_distribution, out_of_distribution, by_length
+                         exact match on the small grid; a length is that of the longer operand
+    state MEASURE        what an encoding measures of its state
+    """
+
+    seeds: Mapping[str, Sequence[int]]
+    """The seeds of each encoding; the encodings are in the order of the legend."""
+    preset: str
+    settings: Mapping[str, int | float | str]
+    """Settings that differ from the preset's."""
+    task: str
+    trained_digits: int
+    tested_digits: int
+    rows: pd.DataFrame
+    axes: Axes = ()
+    """Those of the small grids of training; empty if they are not known."""
+
+
+COLUMNS = ("encoding", "quantity", "part", "step", "seed", "value")
+
+
+def by_seed(rows: pd.DataFrame) -> dict[tuple[str, str, int], pd.DataFrame]:
+    """Return a frame by (encoding, quantity, part), with a row per step and a column per seed.
+
+    A key that has no curve gives an empty frame.
+    """
+    table = rows.set_index(list(COLUMNS[:-1])).value.unstack("seed")
+    curves: dict[Any, pd.DataFrame] = defaultdict(pd.DataFrame)
+    for key, curve in table.groupby(level=[0, 1, 2]):
+        curves[key] = curve.droplevel([0, 1, 2]).dropna(axis="columns")
+    return curves
+
+
+def to_json(content: Curves) -> str:
+    """Format all curves as JSON, a list per column of `rows`; `schema` counts changes of keys."""
+    axes, rows = [axis._asdict() for axis in content.axes], content.rows.to_dict("list")
+    return json_text({"schema": 2, **content.__dict__, "axes": axes, "rows": rows})
 
 
 def study(root: Path, names: str = ALL, preset: str | None = None) -> Curves:

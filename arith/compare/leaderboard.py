@@ -5,6 +5,9 @@ from dataclasses import replace
 from itertools import product
 from pathlib import Path
 
+from tape_arith.arith.compare.board import Board, Section
+from tape_arith.arith.compare.captions import Panel, footnote, source
+from tape_arith.arith.compare.labels import display_names
 from tape_arith.arith.compare.panels import (
     ALL,
     Key,
@@ -15,11 +18,8 @@ from tape_arith.arith.compare.panels import (
     read_runs,
     select_panels,
 )
+from tape_arith.arith.compare.rows import Comparison, Row, Training, rows
 from tape_arith.arith.errors import Failure, UsageError
-from tape_arith.arith.figures.board import Board, Section
-from tape_arith.arith.figures.captions import Panel, footnote, source
-from tape_arith.arith.figures.labels import display_names
-from tape_arith.arith.figures.rows import Comparison, Row, Training, rows
 from tape_arith.arith.grids.axes import regions
 from tape_arith.arith.grids.evaluation_set import DEFAULT_SET, EvaluationSet
 from tape_arith.arith.grids.statistics import holm, welch

@@ -2,12 +2,16 @@
 
 import shlex
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 
+import pandas as pd
+
+from tape_arith.arith.compare.board import Board
+from tape_arith.arith.compare.captions import Panel
 from tape_arith.arith.compare.curves import curve_rows
 from tape_arith.arith.compare.leaderboard import build_board, label_board
 from tape_arith.arith.compare.panels import ALL, Key, RunFiles, key
-from tape_arith.arith.figures.report.content import Report, Run
 from tape_arith.arith.grids.evaluation_set import DEFAULT_SET, EvaluationSet
 from tape_arith.arith.grids.grid import Grid
 from tape_arith.arith.runs.command_lines import reproduction_commands
@@ -15,6 +19,42 @@ from tape_arith.arith.runs.folder import run_folder
 
 _ENVIRONMENT = ("tape-arith", "commit", "torch", "hardware", "dtype", "attention", "threads")
 """The facts of environment.json that a report lists."""
+
+
+@dataclass(frozen=True)
+class Run:
+    """One training run, as its folder describes it."""
+
+    encoding: str
+    """The encoding as it was trained, without what is added at test time."""
+    seed: int
+    folder: str
+    facts: Mapping[str, str] = field(default_factory=dict)
+    """Commit, torch, hardware, ...: all runs have the same keys, "" for what is not recorded."""
+    config: Mapping[str, int | float | str] = field(default_factory=dict)
+    commands: Sequence[str] = ()
+    """The commands that train and score it again."""
+    recorded: str | None = None
+    """The command line that was recorded at its training."""
+
+
+@dataclass(frozen=True)
+class Report:
+    """The encodings and runs that a page shows."""
+
+    board: Board
+    panels: Sequence[Panel]
+    """For each row of the leaderboard, in order, the grids of its encoding, one per seed."""
+    runs: Sequence[Run]
+    curves: pd.DataFrame
+    """As `Curves.rows`, with encodings in the order of the leaderboard."""
+    command: str
+    """The command line that writes this page again."""
+
+    @property
+    def seeds(self) -> list[int]:
+        """Every seed that any encoding has."""
+        return sorted({grid.seed for panel in self.panels for grid in panel})
 
 
 def collect(

@@ -14,6 +14,7 @@ import numpy as np
 from safetensors import SafetensorError
 from safetensors.torch import save_file
 
+from tape_arith.arith.compare.captions import percent
 from tape_arith.arith.decoders.build import setting_for
 from tape_arith.arith.decoders.weights import trained_decoder, trained_record
 from tape_arith.arith.errors import Failure, UsageError, unknown
@@ -21,7 +22,6 @@ from tape_arith.arith.export.citations import bibtex
 from tape_arith.arith.export.folder import exported, render
 from tape_arith.arith.export.lm_eval import write_tasks
 from tape_arith.arith.export.source_files import source_files
-from tape_arith.arith.figures.captions import percent
 from tape_arith.arith.files import slug, write_text
 from tape_arith.arith.grids.axes import REGION_WORDS
 from tape_arith.arith.grids.grid import Grid

@@ -1,10 +1,8 @@
-"""Figures, tables and the report of what `compare` computes. Reads no run, never imports torch.
+"""Draws what `compare` computes; reads no run.
 
-shared      style.py (the page, letters, colours; saving), labels.py (names of encodings as papers
-            write them), lengths.py (words for the axes of a grid), captions.py (notes, means)
-figures     heatmap.py (grids of two axes, and the difference of two), lines.py (grids of one axis,
-            over length), leaderboard.py, curves.py (over training)
-tables      rows.py (encodings as numbers, and their order), board.py (the leaderboard: sections,
-            columns, notes), tables.py (Markdown, CSV, LaTeX, JSON), terminal.py (what fits there)
-both        across_tasks.py (encodings by tasks), report/ (everything on one HTML page)
+style.py                      the page, letters, colours; saving
+heatmap.py lines.py           grids of two axes, and the difference of two; grids of one axis
+leaderboard.py ablations.py   a row an encoding, a point a seed
+across_tasks.py curves.py     encodings by tasks; curves over training
+report/                       everything on one HTML page
 """

@@ -1,224 +1,21 @@
-"""Encodings by tasks: a mean out of distribution for each, mean ranks, as tables and a heatmap."""
+"""Draw encodings by tasks: a heatmap of means out of distribution, and mean ranks."""
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
-import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.patches import Patch, Rectangle
 
-from tape_arith.arith.figures import captions, style
-from tape_arith.arith.figures.board import Section, chosen_heads
-from tape_arith.arith.figures.captions import NBSP, ONE_SEED
-from tape_arith.arith.figures.rows import Row, flat
-from tape_arith.arith.figures.tables import csv_text, floating, json_text, sectioned
+from tape_arith.arith.compare import captions
+from tape_arith.arith.compare.captions import NBSP, ONE_SEED
+from tape_arith.arith.compare.rows import Row
+from tape_arith.arith.compare.task_table import COUNTS, ORDER, TaskTable, signs
+from tape_arith.arith.figures import style
 
-_NOT_CONVERGED = (
-    f"*: not converged (below 99{NBSP}% in distribution in a seed or more) or not known to be, and "
-    "not ranked."
-)
-_SEED_NOTE = f"{ONE_SEED}: one seed, ± over problems, this run only."
-_ORDER = (
-    "Mean rank: over the tasks in which an encoding converged, by mean out of distribution among "
-    "the encodings of its section here; equal means share a rank. It compares best "
-    "what is ranked in the same tasks; what is ranked in fewer than half of them stands last."
-)
-_COUNTS = "In brackets: the number of tasks in which it is ranked."
 _CELL, _NAMES, _RANKS, _ROW = 0.62, 1.25, 0.62, 0.2
 """Widths of a cell, of the names and of the mean ranks, and the height of a row, in inches."""
 _LETTERS = 6.5
-
-
-class Column(NamedTuple):
-    """A task: runs of one preset, one budget and one evaluation set."""
-
-    task: str
-    preset: str
-    recipe: str
-    """The preset with the settings that differ from it (`captions.recipe`)."""
-    lengths: str
-    """ "trained to 8 digits and tested to 16" """
-    source: str
-    """The origin of the numbers, in words (`captions.source`)."""
-    guess: str
-    """A sentence on the best guess, if what it gets right does not fall with length."""
-
-    def describe(self) -> str:
-        """Return "or trained to 10 bits and tested to 20 (preset mini-or)", with `guess` in it."""
-        guess = f", {self.guess}" if self.guess else ""
-        return f"{self.task} {self.lengths} (preset {self.recipe}{guess})"
-
-
-class Line(NamedTuple):
-    """An encoding: its numbers in each task that it has."""
-
-    encoding: str
-    cells: Mapping[str, Row]
-    """By task, where it is scored."""
-    ranks: Mapping[str, float]
-    """By task, where it converged; equal means share the mean of their ranks."""
-
-    @property
-    def mean_rank(self) -> float | None:
-        """Return the mean over the tasks in which the encoding is ranked."""
-        return sum(self.ranks.values()) / len(self.ranks) if self.ranks else None
-
-
-@dataclass(frozen=True)
-class TaskTable:
-    """Encodings by tasks."""
-
-    columns: Sequence[Column]
-    sections: Sequence[Section[Line]]
-    left_out: Sequence[tuple[str, str]] = ()
-    """Runs that are not shown, and why."""
-    labels: Mapping[str, str] = field(default_factory=dict)
-    """The names to print of encodings."""
-
-    @property
-    def tasks(self) -> list[str]:
-        """Return the tasks in the order of the columns."""
-        return [column.task for column in self.columns]
-
-    @property
-    def lines(self) -> list[Line]:
-        """Return the lines of all sections, in order."""
-        return [line for section in self.sections for line in section.rows]
-
-    @property
-    def rows(self) -> list[Row]:
-        """Return the numbers of all cells that are scored."""
-        return [row for line in self.lines for row in line.cells.values()]
-
-    @property
-    def has_unranked(self) -> bool:
-        """Tell whether an encoding did not converge in a task."""
-        return any(row.mark for row in self.rows)
-
-    @property
-    def has_one_seed(self) -> bool:
-        """Tell whether an encoding has a single seed in a task."""
-        return any(len(row.seeds) == 1 for row in self.rows)
-
-    def label(self, line: Line) -> str:
-        """Return the name to print of an encoding."""
-        return self.labels.get(line.encoding, line.encoding)
-
-    def texts(self, columns: Sequence[str] = ()) -> pd.DataFrame:
-        """Return the table for people, indexed by encoding.
-
-        `columns` are keys (`column_key`). Raises UsageError for an unknown one.
-        """
-        table = pd.DataFrame(map(self._texts, self.lines), [line.encoding for line in self.lines])
-        return table[chosen_heads(columns, table)] if columns else table
-
-    def _texts(self, line: Line) -> dict[str, str]:
-        rows = {task: line.cells.get(task) for task in self.tasks}
-        return {
-            "encoding": self.label(line),
-            **{
-                f"{task}, %": row.percent("out_of_distribution") + _signs(row) if row else "-"
-                for task, row in rows.items()
-            },
-            "mean rank": self.rank_text(line, 2),
-        }
-
-    def rank_text(self, line: Line, places: int) -> str:
-        """Return "2.40", with the number of tasks behind it if that is not all: "2.40 (5)"."""
-        if line.mean_rank is None:
-            return "-"
-        count = f" ({len(line.ranks)})" * (len(line.ranks) < len(self.columns))
-        return f"{line.mean_rank:.{places}f}{count}"
-
-    @property
-    def has_counts(self) -> bool:
-        """Tell whether an encoding is ranked in some tasks but not in all."""
-        return any(0 < len(line.ranks) < len(self.columns) for line in self.lines)
-
-    def numbers(self) -> list[dict[str, object]]:
-        """Return a row for each encoding and task, in order; shares are in 0..1."""
-        return [
-            {
-                "section": section.title,
-                "task": task,
-                "preset": preset,
-                "rank": line.ranks.get(task),
-                "mean_rank": line.mean_rank,
-                "ranked_in": len(line.ranks),
-                **{
-                    name: value
-                    for name, value in flat(line.cells[task]).items()
-                    if not name.startswith(("one_longer", "both_longer"))  # not of all tasks
-                },
-            }
-            for section in self.sections
-            for line in section.rows
-            for task, preset, *_ in self.columns
-            if task in line.cells
-        ]
-
-    def notes(self) -> list[str]:
-        """Return what a reader must know, in paragraphs."""
-        ranges = any("\N{EN DASH}" in row.percent("out_of_distribution") for row in self.rows)
-        signs = [
-            _COUNTS if self.has_counts else "",
-            _NOT_CONVERGED if self.has_unranked else "",
-            _SEED_NOTE if self.has_one_seed else "",
-        ]
-        return [
-            f"Exact match out of distribution in percent, mean ± 95{NBSP}% interval over seeds "
-            f"(Student{NBSP}t). {captions.RANGES if ranges else ''}".rstrip(),
-            " ".join(filter(None, [_ORDER, *signs])),
-            *(column.source for column in self.columns),
-            *captions.left_out(self.left_out),
-        ]
-
-
-def _signs(row: Row) -> str:
-    """Return the signs behind a mean: for one seed, for not converged."""
-    return ONE_SEED * (len(row.seeds) == 1) + "*" * (row.mark is not None)
-
-
-# ---- tables ------------------------------------------------------------------------------------
-
-
-def to_markdown(table: TaskTable, columns: Sequence[str] = ()) -> str:
-    """Format a table for each section, then the notes."""
-    return sectioned(
-        "Leaderboard across tasks", table.sections, table.texts(columns), table.notes()
-    )
-
-
-def to_latex(table: TaskTable, columns: Sequence[str] = ()) -> str:
-    """Format a floating table, with the notes as its caption."""
-    return floating(table.sections, table.texts(columns), " ".join(table.notes()))
-
-
-def to_csv(table: TaskTable, columns: Sequence[str] = ()) -> str:
-    """Format one CSV line per encoding and task: shares in 0..1, lists as in `csv_text`."""
-    return csv_text(table.numbers(), columns)
-
-
-def to_json(table: TaskTable, columns: Sequence[str] = ()) -> str:
-    """Format everything as JSON: `schema` counts changes of its keys."""
-    content: dict[str, Any] = {
-        "schema": 1,
-        "kind": "leaderboard across tasks",
-        "tasks": [column._asdict() for column in table.columns],
-        "rows": table.numbers(),
-        "left_out": [{"runs": runs, "why": reason} for runs, reason in table.left_out],
-        "notes": table.notes(),
-    }
-    return json_text(content, columns)
-
-
-FORMATS = {"markdown": to_markdown, "csv": to_csv, "latex": to_latex, "json": to_json}
-
-
-# ---- the figure --------------------------------------------------------------------------------
 
 
 @style.styled(_LETTERS)
@@ -268,8 +65,8 @@ def _note(table: TaskTable) -> str:
     columns = "; ".join(column.describe() for column in table.columns)
     return " ".join(
         [
-            f"Exact match out of distribution, mean over seeds in{NBSP}%. {_ORDER}",
-            *[_COUNTS] * table.has_counts,
+            f"Exact match out of distribution, mean over seeds in{NBSP}%. {ORDER}",
+            *[COUNTS] * table.has_counts,
             *[f"{ONE_SEED}: one seed."] * table.has_one_seed,
             f"Tasks: {columns}.",
             *captions.left_out(table.left_out),
@@ -304,7 +101,7 @@ def _draw_cell(ax: Axes, x: int, y: float, row: Row | None, width: float) -> Non
     if row.mark:
         colour, ink = style.PALE, style.GREY
     ax.add_patch(Rectangle((x, y), 1, 1, facecolor=colour, edgecolor="white", linewidth=0.8))
-    shown, size = style.fit(f"{100 * mean:.1f}{_signs(row)}", 0.95 * width, _LETTERS)
+    shown, size = style.fit(f"{100 * mean:.1f}{signs(row)}", 0.95 * width, _LETTERS)
     _write(ax, x + 0.5, y, shown, color=ink, fontsize=size)
 
 

@@ -1,8 +1,6 @@
-"""Curves over training: loss, exact match in and out of distribution, and an encoding's state."""
+"""Draw curves over training: loss, exact match, and the state of an encoding."""
 
-from collections import defaultdict
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from itertools import chain
 from typing import Any
 
@@ -14,12 +12,12 @@ from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from matplotlib.ticker import LogLocator, MaxNLocator, NullFormatter
 
-from tape_arith.arith.figures import captions, style
-from tape_arith.arith.figures.captions import NBSP, describe_seeds, preset_words
-from tape_arith.arith.figures.labels import display_names
-from tape_arith.arith.figures.lengths import measured
-from tape_arith.arith.figures.tables import json_text
-from tape_arith.arith.grids.axes import Axes as Lengths
+from tape_arith.arith.compare import captions
+from tape_arith.arith.compare.captions import NBSP, describe_seeds, preset_words
+from tape_arith.arith.compare.curves import Curves, by_seed
+from tape_arith.arith.compare.labels import display_names
+from tape_arith.arith.compare.lengths import measured
+from tape_arith.arith.figures import style
 
 _MEASURES = {
     "state norm": ("norm of e", "Frobenius norm a frequency"),
@@ -28,60 +26,6 @@ _MEASURES = {
 """Title and unit of each measure of TAPE's state; any other measure is titled by its own name."""
 _WIDTH, _ROW, _PANEL = 7.2, 1.95, 1.7
 """Width of the page, height of a row, and least width of a panel, in inches."""
-
-
-@dataclass(frozen=True)
-class Curves:
-    """The curves of comparable runs, and the settings that these runs have in common.
-
-    `rows` has one number in each row, with the columns of `COLUMNS`, for the steps that all seeds
-    of an encoding have. `part` is a layer (from 1), a length, or 0 where there are no parts:
-
-    loss                 in nats per scored token
-    held_out             exact match 0..1 on held-out problems of the trained lengths
-    in_distribution, out_of_distribution, by_length
-                         exact match on the small grid; a length is that of the longer operand
-    state MEASURE        what an encoding measures of its state
-    """
-
-    seeds: Mapping[str, Sequence[int]]
-    """The seeds of each encoding; the encodings are in the order of the legend."""
-    preset: str
-    settings: Mapping[str, int | float | str]
-    """Settings that differ from the preset's."""
-    task: str
-    trained_digits: int
-    tested_digits: int
-    rows: pd.DataFrame
-    axes: Lengths = ()
-    """Those of the small grids of training; empty if they are not known."""
-
-    @property
-    def scale_end(self) -> float:
-        """Return where the out-of-distribution axis ends, so that all seeds are on it."""
-        values = self.rows.value[self.rows.quantity == "out_of_distribution"]
-        return style.scale_end(values.max()) if len(values) else 1.0
-
-
-COLUMNS = ("encoding", "quantity", "part", "step", "seed", "value")
-
-
-def by_seed(rows: pd.DataFrame) -> dict[tuple[str, str, int], pd.DataFrame]:
-    """Return a frame by (encoding, quantity, part), with a row per step and a column per seed.
-
-    A key that has no curve gives an empty frame.
-    """
-    table = rows.set_index(list(COLUMNS[:-1])).value.unstack("seed")
-    curves: dict[Any, pd.DataFrame] = defaultdict(pd.DataFrame)
-    for key, curve in table.groupby(level=[0, 1, 2]):
-        curves[key] = curve.droplevel([0, 1, 2]).dropna(axis="columns")
-    return curves
-
-
-def to_json(content: Curves) -> str:
-    """Format all curves as JSON, a list per column of `rows`; `schema` counts changes of keys."""
-    axes, rows = [axis._asdict() for axis in content.axes], content.rows.to_dict("list")
-    return json_text({"schema": 2, **content.__dict__, "axes": axes, "rows": rows})
 
 
 @style.styled()
@@ -101,7 +45,7 @@ def compose(
     labels = labels or display_names(content.seeds)
     width = width or _WIDTH
     columns = min(3, columns or max(1, int(width / _PANEL)))
-    rows, curves, end = content.rows, by_seed(content.rows), content.scale_end
+    rows, curves, end = content.rows, by_seed(content.rows), _scale_end(content.rows)
     states = rows[rows.quantity.str.startswith("state ")]
     quantities = {name: states.quantity[states.encoding == name].unique() for name in content.seeds}
     measures = {name: each for name, each in quantities.items() if len(each)}
@@ -206,7 +150,7 @@ def _set_logarithmic(ax: Axes) -> None:
 def footnote(content: Curves, labels: Mapping[str, str] | None = None) -> str:
     """Describe the runs, quantities and bands of the figure; `labels` has the names to print."""
     labels = labels or display_names(content.seeds)
-    rows, end = content.rows, content.scale_end
+    rows, end = content.rows, _scale_end(content.rows)
     seeds = {labels[name]: numbers for name, numbers in content.seeds.items()}
     counts = set(map(len, seeds.values()))
     band = "One run each: no band says how much seeds differ."
@@ -252,3 +196,9 @@ def footnote(content: Curves, labels: Mapping[str, str] | None = None) -> str:
         f"problems of the trained lengths. {grid}{so_far}{exact} Nothing is selected by these "
         "curves."
     )
+
+
+def _scale_end(rows: pd.DataFrame) -> float:
+    """Return where the out-of-distribution axis ends, so that all seeds are on it."""
+    values = rows.value[rows.quantity == "out_of_distribution"]
+    return style.scale_end(values.max()) if len(values) else 1.0

@@ -17,11 +17,12 @@ from matplotlib.figure import Figure
 from matplotlib.patches import Patch, Rectangle
 from matplotlib.patheffects import withStroke
 
+from tape_arith.arith.compare import captions
+from tape_arith.arith.compare.captions import Panel
+from tape_arith.arith.compare.labels import display_names
+from tape_arith.arith.compare.lengths import axis_label, operand, ticks, unit
 from tape_arith.arith.errors import UsageError
-from tape_arith.arith.figures import captions, style
-from tape_arith.arith.figures.captions import Panel
-from tape_arith.arith.figures.labels import display_names
-from tape_arith.arith.figures.lengths import axis_label, operand, ticks, unit
+from tape_arith.arith.figures import style
 from tape_arith.arith.figures.lines import compose as compose_lines
 from tape_arith.arith.grids.axes import REGION_WORDS, Region
 from tape_arith.arith.grids.axes import Axes as Lengths

@@ -8,11 +8,11 @@ from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from matplotlib.text import Annotation
 
+from tape_arith.arith.compare.board import Board, Section
+from tape_arith.arith.compare.captions import NBSP, decimals, left_out
+from tape_arith.arith.compare.lengths import cell
+from tape_arith.arith.compare.rows import Row
 from tape_arith.arith.figures import style
-from tape_arith.arith.figures.board import Board, Section
-from tape_arith.arith.figures.captions import NBSP, decimals, left_out
-from tape_arith.arith.figures.lengths import cell
-from tape_arith.arith.figures.rows import Row
 from tape_arith.arith.grids.axes import Region
 
 _WIDTH, _ROW = 3.4, 0.135

@@ -9,9 +9,10 @@ from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from matplotlib.patches import Patch
 
-from tape_arith.arith.figures import captions, style
-from tape_arith.arith.figures.captions import NBSP, Panel
-from tape_arith.arith.figures.lengths import axis_label, ticks
+from tape_arith.arith.compare import captions
+from tape_arith.arith.compare.captions import NBSP, Panel
+from tape_arith.arith.compare.lengths import axis_label, ticks
+from tape_arith.arith.figures import style
 from tape_arith.arith.grids.axes import REGION_WORDS, Region, ScoredAxis
 from tape_arith.arith.grids.statistics import cell_intervals, cell_means
 

@@ -5,5 +5,4 @@ study        the frame of a study with the facts of its runs and problems; CSV, 
 attention, errors, stability    measure trained runs (torch), write and draw what they measured
 attention_figures    draws distances, places and maps of attention
 first_errors    the first error of each answer (torch), which `errors` counts
-ablations    an encoding beside itself without one part
 """

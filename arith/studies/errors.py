@@ -18,7 +18,7 @@ from matplotlib.lines import Line2D
 from matplotlib.patches import Patch
 from matplotlib.ticker import MaxNLocator
 
-from tape_arith.arith.figures.captions import NBSP
+from tape_arith.arith.compare.captions import NBSP
 from tape_arith.arith.figures.style import (
     LETTERS,
     finish,

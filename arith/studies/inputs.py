@@ -14,11 +14,11 @@ import pandas as pd
 import torch
 from torch import Tensor
 
+from tape_arith.arith.compare.lengths import trained_and_tested
 from tape_arith.arith.data.bucket import EVALUATION, Bucket
 from tape_arith.arith.data.rows import Rows, pad
 from tape_arith.arith.decoders.weights import trained_decoder, trained_record
 from tape_arith.arith.errors import Failure, UsageError
-from tape_arith.arith.figures.lengths import trained_and_tested
 from tape_arith.arith.grids.axes import Ints, Region, number_longer, scored_axes
 from tape_arith.arith.runs.folder import existing_run
 from tape_arith.arith.runs.options import Compute

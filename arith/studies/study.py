@@ -7,9 +7,9 @@ from typing import Any
 import pandas as pd
 from matplotlib.axes import Axes
 
-from tape_arith.arith.figures.captions import SPLIT_WORDS, describe_seeds, preset_words
-from tape_arith.arith.figures.labels import display_names
-from tape_arith.arith.figures.tables import json_text, pipe_table
+from tape_arith.arith.compare.captions import SPLIT_WORDS, describe_seeds, preset_words
+from tape_arith.arith.compare.labels import display_names
+from tape_arith.arith.compare.tables import json_text, pipe_table
 from tape_arith.arith.grids.axes import REGION_WORDS, Region
 from tape_arith.arith.grids.statistics import student_t
 from tape_arith.arith.tasks.task import Task

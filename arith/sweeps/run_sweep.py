@@ -7,6 +7,8 @@ from pathlib import Path
 from statistics import fmean
 from typing import TypeVar
 
+from tape_arith.arith.compare import ablations
+from tape_arith.arith.compare.board import Board
 from tape_arith.arith.compare.leaderboard import board_of
 from tape_arith.arith.compare.panels import (
     Excluded,
@@ -16,13 +18,13 @@ from tape_arith.arith.compare.panels import (
     read_runs,
     warn_excluded,
 )
+from tape_arith.arith.compare.rows import Row, ranked, rows
+from tape_arith.arith.compare.tables import to_csv, to_markdown
 from tape_arith.arith.data.bucket import EVALUATION
 from tape_arith.arith.decoders.build import check_trainable
 from tape_arith.arith.errors import UsageError
 from tape_arith.arith.figures import heatmap, style
-from tape_arith.arith.figures.board import Board
-from tape_arith.arith.figures.rows import Row, ranked, rows
-from tape_arith.arith.figures.tables import to_csv, to_markdown
+from tape_arith.arith.figures.ablations import compose as compose_ablations
 from tape_arith.arith.files import slug, write_text
 from tape_arith.arith.grids.comparable import differences
 from tape_arith.arith.grids.evaluation_set import DEFAULT_SET, EvaluationSet
@@ -34,7 +36,6 @@ from tape_arith.arith.runs.folder import find_grids
 from tape_arith.arith.runs.options import Compute
 from tape_arith.arith.runs.run import Run
 from tape_arith.arith.stopping import Stopper
-from tape_arith.arith.studies import ablations
 from tape_arith.arith.sweeps.engines import Engine
 from tape_arith.arith.sweeps.engines.worker import JobState, read_state, state_file, write_state
 from tape_arith.arith.sweeps.jobs import Job, JobEnd, Outcome, log_file, run_jobs
@@ -149,7 +150,7 @@ def write_tables(sweep: Sweep, out: Path) -> list[Path]:
         members = ablations.families(alike)
         write(stem, members, ablations.FORMATS)
         written.append(folder / f"{stem}.png")
-        style.save(ablations.compose(members, alike), written[-1])
+        style.save(compose_ablations(members, alike), written[-1])
     earlier = [*folder.glob("table*.*"), *folder.glob("ablations*.*")]
     if stale := sorted(file.name for file in set(earlier) - set(written)):
         for name in stale:

@@ -18,8 +18,8 @@ import numpy as np
 import pytest
 from scipy import stats
 
+from tape_arith.arith.compare.labels import display_names
 from tape_arith.arith.documents import write_document
-from tape_arith.arith.figures.labels import display_names
 from tape_arith.arith.files import slug
 from tape_arith.arith.grids.axes import digit_pairs
 from tape_arith.arith.grids.grid import Grid

@@ -8,9 +8,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from tape_arith.arith.compare.captions import footnote
 from tape_arith.arith.compare.leaderboard import describe_order, sort_panels
 from tape_arith.arith.compare.panels import select_panels
-from tape_arith.arith.figures.captions import footnote
 from tests.helpers.documents import edit_text
 from tests.helpers.made_grids import interrupt
 from tests.helpers.tiny_runs import contents, done, refused, settings, untouched

@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 from matplotlib.axes import Axes
 
-from tape_arith.arith.compare.curves import curve_rows
-from tape_arith.arith.figures.curves import Curves, compose, footnote
+from tape_arith.arith.compare.curves import Curves, curve_rows
+from tape_arith.arith.figures.curves import compose, footnote
 from tape_arith.arith.grids.axes import digit_pairs
 from tests.helpers.figures import assert_nothing_is_cut_off, words
 

@@ -14,10 +14,10 @@ from matplotlib.figure import Figure
 from matplotlib.patches import Rectangle
 from matplotlib.text import Text
 
+from tape_arith.arith.compare.captions import footnote
+from tape_arith.arith.compare.lengths import ticks
 from tape_arith.arith.errors import Failure, UsageError
-from tape_arith.arith.figures.captions import footnote
 from tape_arith.arith.figures.heatmap import compose, layout
-from tape_arith.arith.figures.lengths import ticks
 from tape_arith.arith.figures.style import page, save
 from tape_arith.arith.grids.grid import Grid
 from tape_arith.arith.grids.statistics import significant_cells

@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
+from tape_arith.arith.compare.labels import display_names, read_labels
 from tape_arith.arith.errors import UsageError
-from tape_arith.arith.figures.labels import display_names, read_labels
 from tape_arith.arith.registry.locate import known_names, locate
 
 MINE = "class Mine: ...\n\n\nclass Other:\n    label = 'Another'\n"

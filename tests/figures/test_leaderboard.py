@@ -9,11 +9,11 @@ import pytest
 from matplotlib.figure import Figure
 from matplotlib.text import Text
 
+from tape_arith.arith.compare.board import Board, Section
+from tape_arith.arith.compare.labels import display_names
 from tape_arith.arith.compare.leaderboard import SECTIONS
-from tape_arith.arith.figures.board import Board, Section
-from tape_arith.arith.figures.labels import display_names
+from tape_arith.arith.compare.rows import Comparison, Row
 from tape_arith.arith.figures.leaderboard import COLOUR, NOT_RANKED, compose, heights
-from tape_arith.arith.figures.rows import Comparison, Row
 from tape_arith.arith.grids.axes import REGIONS, digit_pairs
 from tape_arith.arith.grids.statistics import Interval, student_t
 from tests.helpers.figures import assert_texts_are_apart

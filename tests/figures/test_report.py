@@ -10,8 +10,8 @@ from typing import Any
 import numpy as np
 import pytest
 
+from tape_arith.arith.compare import captions
 from tape_arith.arith.errors import UsageError
-from tape_arith.arith.figures import captions
 from tape_arith.arith.figures.report.content import content
 from tape_arith.arith.figures.report.page import page
 from tape_arith.arith.grids.statistics import cell_means, significant_cells, wilson

@@ -8,7 +8,7 @@ import matplotlib as mpl
 import numpy as np
 import pytest
 
-from tape_arith.arith.figures.captions import signed
+from tape_arith.arith.compare.captions import signed
 from tape_arith.arith.figures.heatmap import difference_colours, difference_limit
 from tape_arith.arith.figures.report.page import write
 from tape_arith.arith.figures.style import PALE

@@ -8,9 +8,9 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from tape_arith.arith.figures import captions
-from tape_arith.arith.figures.rows import rows
-from tape_arith.arith.figures.tables import booktabs, to_csv, to_markdown
+from tape_arith.arith.compare import captions
+from tape_arith.arith.compare.rows import rows
+from tape_arith.arith.compare.tables import booktabs, to_csv, to_markdown
 from tape_arith.arith.grids.grid import Grid
 from tape_arith.arith.grids.statistics import Interval
 from tests.helpers.made_grids import BITS, LISTS, drawn, filled

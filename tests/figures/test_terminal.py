@@ -8,9 +8,9 @@ import pytest
 from rich.cells import cell_len
 from rich.console import Console
 
-from tape_arith.arith.figures.board import column_key
-from tape_arith.arith.figures.tables import pipe_table
-from tape_arith.arith.figures.terminal import print_board, print_markdown
+from tape_arith.arith.compare.board import column_key
+from tape_arith.arith.compare.tables import pipe_table
+from tape_arith.arith.compare.terminal import print_board, print_markdown
 from tests.helpers.pages import grid, report
 
 NAMES = ("rope", "tape:start=learned", "my_folder/mine.py:Mine:scale=2:other=3", "[bold]x\x1b[2J")

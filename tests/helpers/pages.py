@@ -11,10 +11,10 @@ from typing import Any
 
 import numpy as np
 
+from tape_arith.arith.compare.board import Board, Section
 from tape_arith.arith.compare.curves import curve_rows
-from tape_arith.arith.figures.board import Board, Section
-from tape_arith.arith.figures.report.content import Report, Run
-from tape_arith.arith.figures.rows import Comparison, Training, rows
+from tape_arith.arith.compare.report import Report, Run
+from tape_arith.arith.compare.rows import Comparison, Training, rows
 from tape_arith.arith.grids.grid import Grid
 from tests.helpers.made_grids import filled
 

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from tape_arith.arith.compare.captions import preset_words
 from tape_arith.arith.decoders.weights import trained_decoder
-from tape_arith.arith.figures.captions import preset_words
 from tape_arith.arith.grids.grid import Grid
 from tape_arith.arith.registry.locate import known_names
 from tape_arith.arith.runs.folder import existing_run

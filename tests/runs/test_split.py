@@ -8,11 +8,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from tape_arith.arith.compare import captions
 from tape_arith.arith.compare.panels import select_panels
 from tape_arith.arith.data.bucket import CARRY, Bucket
 from tape_arith.arith.decoders.weights import trained_decoder
 from tape_arith.arith.errors import UsageError
-from tape_arith.arith.figures import captions
 from tape_arith.arith.grids.comparable import is_same_run
 from tape_arith.arith.grids.evaluation_set import EvaluationSet
 from tape_arith.arith.grids.grid import Grid

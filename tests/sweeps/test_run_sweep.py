@@ -9,8 +9,8 @@ import pandas as pd
 import pytest
 
 from tape_arith.arith import lock
+from tape_arith.arith.compare.labels import display_names
 from tape_arith.arith.decoders.cost import training_flops_a_token, training_tokens
-from tape_arith.arith.figures.labels import display_names
 from tape_arith.arith.grids.grid import Grid
 from tape_arith.arith.registry.names import parse
 from tape_arith.arith.runs.folder import RunFolder

@@ -1,4 +1,4 @@
-"""The content of the page of a comparison: its leaderboard and runs, and what its script draws.
+"""What the script of a report draws, as JSON.
 
 Shapes: M x N is that of the grid. Cells are flat lists in the order of the grid: cell [i, j] is
 entry i N + j. A grid of one axis has M = 1: its script draws a line over length, not a map.
@@ -6,7 +6,6 @@ entry i N + j. A grid of one axis has M = 1: its script draws a line over length
 
 import base64
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
 from itertools import combinations
 from typing import Any
 
@@ -14,12 +13,14 @@ import matplotlib as mpl
 import numpy as np
 import pandas as pd
 
-from tape_arith.arith.figures import captions, style
-from tape_arith.arith.figures.board import Board
-from tape_arith.arith.figures.captions import Panel
-from tape_arith.arith.figures.curves import by_seed
+from tape_arith.arith.compare import captions
+from tape_arith.arith.compare.board import Board
+from tape_arith.arith.compare.captions import Panel
+from tape_arith.arith.compare.curves import by_seed
+from tape_arith.arith.compare.lengths import cell, cell_pattern, longest_words
+from tape_arith.arith.compare.report import Report
+from tape_arith.arith.figures import style
 from tape_arith.arith.figures.heatmap import difference_colours, difference_limit
-from tape_arith.arith.figures.lengths import cell, cell_pattern, longest_words
 from tape_arith.arith.grids.axes import REGION_WORDS, Region, region_mask, shape
 from tape_arith.arith.grids.statistics import (
     cell_intervals,
@@ -37,42 +38,6 @@ _PARTS: Mapping[int, tuple[Region, ...]] = {
 _DASHES = ("", "6 3", "2 3", "8 3 2 3")
 _PENS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#b8860b", "#3a9bdc", "#8c6bb1", "#7f7f7f")
 """The colours of curves, readable on light and on dark pages."""
-
-
-@dataclass(frozen=True)
-class Run:
-    """One training run, as its folder describes it."""
-
-    encoding: str
-    """The encoding as it was trained, without what is added at test time."""
-    seed: int
-    folder: str
-    facts: Mapping[str, str] = field(default_factory=dict)
-    """Commit, torch, hardware, ...: all runs have the same keys, "" for what is not recorded."""
-    config: Mapping[str, int | float | str] = field(default_factory=dict)
-    commands: Sequence[str] = ()
-    """The commands that train and score it again."""
-    recorded: str | None = None
-    """The command line that was recorded at its training."""
-
-
-@dataclass(frozen=True)
-class Report:
-    """The encodings and runs that a page shows."""
-
-    board: Board
-    panels: Sequence[Panel]
-    """For each row of the leaderboard, in order, the grids of its encoding, one per seed."""
-    runs: Sequence[Run]
-    curves: pd.DataFrame
-    """As `Curves.rows`, with encodings in the order of the leaderboard."""
-    command: str
-    """The command line that writes this page again."""
-
-    @property
-    def seeds(self) -> list[int]:
-        """Every seed that any encoding has."""
-        return sorted({grid.seed for panel in self.panels for grid in panel})
 
 
 def content(report: Report) -> dict[str, Any]:

@@ -11,9 +11,9 @@ from typing import Any
 
 from jinja2 import Environment, StrictUndefined
 
-from tape_arith.arith.figures import captions
-from tape_arith.arith.figures.board import known_columns
-from tape_arith.arith.figures.lengths import (
+from tape_arith.arith.compare import captions
+from tape_arith.arith.compare.board import known_columns
+from tape_arith.arith.compare.lengths import (
     axis_label,
     cell,
     distributions,
@@ -23,7 +23,8 @@ from tape_arith.arith.figures.lengths import (
     ticks,
     unit,
 )
-from tape_arith.arith.figures.report.content import Report, content
+from tape_arith.arith.compare.report import Report
+from tape_arith.arith.figures.report.content import content
 from tape_arith.arith.figures.style import scale_end
 from tape_arith.arith.files import write_text
 from tape_arith.arith.grids.axes import REGION_WORDS, Axes, region_mask

@@ -4,8 +4,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from tape_arith.arith.figures import captions
-from tape_arith.arith.figures.captions import Panel
+from tape_arith.arith.compare import captions
+from tape_arith.arith.compare.captions import Panel
 from tape_arith.arith.grids.axes import REGION_WORDS, Region, regions
 from tape_arith.arith.grids.statistics import SOLVED, Interval, Welch, over_seeds, solved_to
 

@@ -10,10 +10,11 @@ import pytest
 from matplotlib.collections import LineCollection
 from scipy import stats
 
+from tape_arith.arith.compare import ablations
+from tape_arith.arith.compare.ablations import families
 from tape_arith.arith.errors import UsageError
+from tape_arith.arith.figures.ablations import compose as compose_ablations
 from tape_arith.arith.grids.grid import Grid
-from tape_arith.arith.studies import ablations
-from tape_arith.arith.studies.ablations import families
 from tests.helpers.figures import assert_nothing_is_cut_off, words
 from tests.helpers.made_grids import filled
 
@@ -65,7 +66,7 @@ def test_nothing_is_compared_without_the_unchanged_encoding() -> None:
         ("tape:width=4", False, None, None),
         ("tape:width=12", False, None, None),
     ]
-    figure = ablations.compose([members], panels)
+    figure = compose_ablations([members], panels)
     names = figure.axes[0].get_yticklabels()
     assert [(name.get_text(), name.get_fontweight()) for name in names] == [
         ("TAPE (width=4)", "normal"),
@@ -99,7 +100,7 @@ def test_runs_that_must_not_be_compared_are_refused() -> None:
 
 
 def test_the_figure_has_a_row_each_and_the_base_s_mean_through_its_family() -> None:
-    figure = ablations.compose(families(PANELS), PANELS)
+    figure = compose_ablations(families(PANELS), PANELS)
     inside, outside = figure.axes
     names = [label.get_text() for label in inside.get_yticklabels()]
     assert names == ["TAPE", "width=4", "context=no-mlp", "RoPE", "TAPE-heads (width=4)"]

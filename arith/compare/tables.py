@@ -8,11 +8,11 @@ from typing import Any
 
 import pandas as pd
 
+from tape_arith.arith.compare.board import Board, Section, chosen_heads, column_key, known_columns
+from tape_arith.arith.compare.captions import ONE_SEED
+from tape_arith.arith.compare.labels import display_names
+from tape_arith.arith.compare.rows import LEVEL, OVER_PROBLEMS, Row, flat
 from tape_arith.arith.errors import UsageError
-from tape_arith.arith.figures.board import Board, Section, chosen_heads, column_key, known_columns
-from tape_arith.arith.figures.captions import ONE_SEED
-from tape_arith.arith.figures.labels import display_names
-from tape_arith.arith.figures.rows import LEVEL, OVER_PROBLEMS, Row, flat
 from tape_arith.arith.grids.axes import REGIONS
 
 LEFT = ("encoding", "kind", "converged")

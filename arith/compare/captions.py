@@ -3,9 +3,9 @@
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 
+from tape_arith.arith.compare.lengths import cell, trained_and_tested
 from tape_arith.arith.data.bucket import CARRY, EVALUATION
 from tape_arith.arith.errors import UsageError
-from tape_arith.arith.figures.lengths import cell, trained_and_tested
 from tape_arith.arith.grids.axes import REGION_WORDS, Region
 from tape_arith.arith.grids.comparable import check_comparable
 from tape_arith.arith.grids.grid import CONVERGED, SLACK, Grid

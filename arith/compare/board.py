@@ -8,10 +8,10 @@ from typing import Any, Generic, NamedTuple, TypeVar
 
 import pandas as pd
 
+from tape_arith.arith.compare import captions
+from tape_arith.arith.compare.lengths import of_length
+from tape_arith.arith.compare.rows import LEVEL, Row, Training, flat
 from tape_arith.arith.errors import unknown
-from tape_arith.arith.figures import captions
-from tape_arith.arith.figures.lengths import of_length
-from tape_arith.arith.figures.rows import LEVEL, Row, Training, flat
 from tape_arith.arith.grids.axes import Axes
 from tape_arith.arith.grids.statistics import SOLVED, student_t
 

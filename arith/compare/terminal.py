@@ -11,9 +11,9 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from tape_arith.arith.figures.board import Board, column_key
-from tape_arith.arith.figures.captions import left_out
-from tape_arith.arith.figures.tables import LEFT, head_lines, legend, short_texts
+from tape_arith.arith.compare.board import Board, column_key
+from tape_arith.arith.compare.captions import left_out
+from tape_arith.arith.compare.tables import LEFT, head_lines, legend, short_texts
 from tape_arith.arith.terminal import escape_control
 
 _FIRST = (
