@@ -25,8 +25,8 @@ from tape_arith.arith.registry.locate import _installed, locate
 from tape_arith.arith.registry.names import parse
 from tape_arith.arith.runs.folder import RunFolder
 from tape_arith.models.errors import UsageError
+from tests.contracts.test_encoding import HEAD, SLIPS
 from tests.helpers.tiny_runs import done, refused, settings
-from tests.models.test_contract import HEAD, SLIPS
 
 ENCODING = '''"""A user's own."""
 

@@ -70,7 +70,7 @@ def student_t(means: Sequence[float], level: float = 0.95) -> Interval | None:
     The ends are clipped to 0..1; equal means give an interval of width 0. In simulations
     that draw both runs and problems, its coverage is 94 to 95 % with 3, 5 or 10 seeds, but only 86
     to 89 % where the mean is within a few percent of 0 or 1 and the runs are skewed
-    (tests/scoring/test_statistics.py): an interval that touches 0 or 1 is probably too narrow.
+    (tests/grids/test_statistics.py): an interval that touches 0 or 1 is probably too narrow.
     """
     n = len(means)
     if n < 2:

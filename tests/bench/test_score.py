@@ -24,8 +24,8 @@ from tape_arith.arith.tasks.task import Problems, concatenate
 from tape_arith.models.decoder import Decoder
 from tests.helpers.small_training import cpu, perturbed, small
 from tests.helpers.tiny_runs import call, contents, done, settings
-from tests.runs.test_user_encodings import READS, write
 from tests.scoring.test_score import greedy, with_answers
+from tests.training.test_user_encodings import READS, write
 
 CONFIG = small(trained_digits=3, tested_digits=6)
 SORT = {"task": "sort", "trained_operands": 2, "tested_operands": 3}

@@ -1,6 +1,6 @@
 """models/encodings/README.md lists what the files declare.
 
-`python -m tests.models.test_encodings_readme` writes it anew.
+`python -m tests.registry.test_encodings_readme` writes it anew.
 """
 
 from tape_arith.arith.registry.declarations import Declaration
