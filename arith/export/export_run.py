@@ -1,4 +1,4 @@
-"""Export a trained run for `transformers`, with a model card, or for lm-evaluation-harness.
+"""Export a trained run for `transformers`, with a model card.
 
 The exported tokenizer has one token per character, with the ids of `arith.tasks.families.tokens`.
 It does not reverse numbers: the least significant digit stands first, as everywhere in this suite.
@@ -17,10 +17,9 @@ from safetensors.torch import save_file
 from tape_arith.arith.compare.captions import percent
 from tape_arith.arith.decoders.build import setting_for
 from tape_arith.arith.decoders.weights import trained_decoder, trained_record
-from tape_arith.arith.errors import Failure, UsageError, unknown
+from tape_arith.arith.errors import Failure, UsageError
 from tape_arith.arith.export.citations import bibtex
 from tape_arith.arith.export.folder import exported, render
-from tape_arith.arith.export.lm_eval import write_tasks
 from tape_arith.arith.export.source_files import source_files
 from tape_arith.arith.files import slug, write_text
 from tape_arith.arith.grids.axes import REGION_WORDS
@@ -37,7 +36,6 @@ from tape_arith.arith.tasks.families.writing import Format
 from tape_arith.arith.tasks.load import load_task
 from tape_arith.models.decoder import Decoder
 
-FORMATS = ("transformers", "lm-eval")
 _WEIGHTS = "model.safetensors"
 _CARD_LENGTHS = 12
 """Approximate number of rows in the model card's table by length."""
@@ -45,28 +43,18 @@ _CARD_LENGTHS = 12
 
 def export_run(
     folder: RunFolder,
-    format: str,
     *,
     extrapolation: NamePart | None = None,
     out: Path | None = None,
-    per_cell: int | None = None,
     fresh: bool = False,
 ) -> Path:
-    """Write the run in `folder` in one of FORMATS; return the folder written.
+    """Write the run in `folder`, with `extrapolation` or without; return the folder written.
 
-    For transformers, the model contains `extrapolation`. For lm-eval, the first `per_cell` problems
-    of each pair of lengths are written (None: as many as in the grid).
-
-    Raises UsageError for an unknown format, a run that is not finished, an encoding or a task that
-    cannot be exported, or an `out` that holds something else.
+    Raises UsageError for a run that is not finished, an encoding or a task that cannot be exported,
+    or an `out` that holds something else.
     """
-    if format not in FORMATS:
-        raise unknown("format", format, FORMATS)
     record = trained_record(folder)
-    task = _two_operands(record.config.task)
-    if format == "lm-eval":
-        return _export_problems(record, out, per_cell, fresh)
-    answer_width(task)
+    answer_width(_two_operands(record.config.task))
     name = Name(record.name.encoding, extrapolation)
     out = out or _default_folder(record.preset, slug(str(name)), f"seed-{record.seed}")
     facts = {
@@ -79,30 +67,6 @@ def export_run(
     }
     with exported(out, facts, fresh) as target:
         _write_model(target, folder, name, record)
-    return out
-
-
-def _export_problems(
-    record: RunRecord, out: Path | None, per_cell: int | None, fresh: bool
-) -> Path:
-    """Write the problems of a run's grid, which all runs of a preset share."""
-    config = record.config
-    count = per_cell or config.problems_per_cell
-    task = _two_operands(config.task)
-    bucket = config.evaluation_bucket()
-    bucket.check_count(count)
-    facts = {
-        "format": "lm-eval",
-        "task": bucket.task,
-        "task_version": bucket.version,
-        "trained_digits": config.trained_digits,
-        "max_digits": bucket.max_digits,
-        "problems_per_cell": count,
-        "sha256": bucket.sha256(count * bucket.num_cells),
-    }
-    out = out or _default_folder(record.preset, bucket.task, "lm-eval")
-    with exported(out, facts, fresh) as target:
-        write_tasks(target, task, bucket, config.trained_digits, count)
     return out
 
 

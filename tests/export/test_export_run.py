@@ -84,17 +84,7 @@ def test_what_is_there_is_kept(run: Path, here: Path, monkeypatch: pytest.Monkey
 
 
 def test_refusals(run: Path, here: Path) -> None:
-    assert "did you mean 'transformers'" in refused("export", run, "--format", "transformer")
     assert "holds no run" in refused("export", "nowhere")
-    assert "--per-cell counts" in refused("export", run, "--per-cell", "3")
-    assert "leave it out" in refused("export", run, "--format", "lm-eval", "--with", "yarn")
     (run / "weights" / "final.safetensors").unlink()
     assert "its weights are not here" in refused("export", run)
     assert not (here / "exports").exists() or not list((here / "exports").iterdir())
-
-
-def test_tasks(run: Path) -> None:
-    out = done("export", run, "--format", "lm-eval", "--per-cell", "2").out.strip()
-    assert out == "exports/mini_addition_lm_eval"
-    lines = [line for file in Path(out).glob("*.jsonl") for line in file.read_text().splitlines()]
-    assert len(lines) == 2 * 9

@@ -82,7 +82,7 @@ def test_every_encoding_computes_the_same_without_tape_arith(tmp_path: Path) -> 
         root = tmp_path / ("varied" if varied else "runs")
         folder, decoder = made_run(root, name, VARIANT if varied else SMALL)
         added = parse(name).extrapolation
-        export_run(folder, "transformers", extrapolation=added, out=cases / f"case_{number}")
+        export_run(folder, extrapolation=added, out=cases / f"case_{number}")
         case = expected(decoder)
         save_file(case, cases / f"case_{number}.safetensors")
         uniform += [name] if len(case["answers"].unique()) < 4 else []

@@ -211,13 +211,3 @@ def test_a_task_that_cannot_be_exported_leaves_nothing(task: str, here: Path) ->
     run = train("--task", task, "--no-score")
     with untouched(here):
         assert f"task {task} " in refused("export", run.path)
-        if task != "multiplication":
-            line = refused("export", run.path, "--format", "lm-eval")
-            assert f"task {task} cannot be exported" in line
-
-
-def test_problems_of_a_user_s_task_are_exported(here: Path) -> None:
-    Path("no_carry.py").write_text(NO_CARRY)
-    run = train("--task", "no_carry.py:NoCarry", "--no-score")
-    folder = Path(done("export", run.path, "--format", "lm-eval").out.strip())
-    assert "group: tape_arith_no_carry_py_NoCarry_2_3\n" in (folder / "all_cells.yaml").read_text()
