@@ -16,9 +16,9 @@ from hypothesis import strategies as st
 
 from tape_arith.arith.data.bucket import Bucket
 from tape_arith.arith.data.dataset import Dataset, Manifest
-from tape_arith.arith.data.write_dataset import Unfinished, generate
+from tape_arith.arith.data.write_dataset import generate
 from tape_arith.arith.decoders.weights import load, save
-from tape_arith.arith.documents import read_content, read_document, write_document
+from tape_arith.arith.documents import read_content, write_document
 from tape_arith.arith.errors import Failure, UsageError
 from tape_arith.arith.grids.grid import Grid
 from tape_arith.arith.runs.config import Config
@@ -29,7 +29,7 @@ from tape_arith.arith.sweeps.sweep import load_sweep
 from tests.helpers.documents import ENVIRONMENT, METRICS, edit, edit_text
 from tests.helpers.made_grids import EVALUATION, filled
 
-BUCKET, COUNT, SHARD_SIZE = Bucket("addition", 2, 0, "train"), 64, 32
+BUCKET, COUNT = Bucket("addition", 2, 0, "train"), 64
 SHA256 = "ab" * 32
 SWEEP = 'preset = "mini"\nencodings = ["rope"]\nseeds = [0, 1]\n[set]\nsteps = 7\n'
 
@@ -69,13 +69,12 @@ KINDS = {
     ),
     "grid": Kind("run/grid.json", lambda path: Grid.load(path).content()),
     "dataset": Kind("set/manifest.json", lambda path: Manifest.load(path.parent)),
-    "unfinished dataset": Kind("set/unfinished.json", lambda path: read_document(path, Unfinished)),
     "sweep": Kind("mine.toml", lambda path: load_sweep(str(path)), False),
     "preset": Kind("presets/mine.toml", read_preset, False),
 }
 BINARY = {
-    "tokens": Kind("set/tokens-00000.npy", read_tokens),
-    "lengths": Kind("set/lengths-00000.npy", read_tokens),
+    "tokens": Kind("set/tokens.npy", read_tokens),
+    "lengths": Kind("set/lengths.npy", read_tokens),
     "weights": Kind("run/weights/final.safetensors", read_tensors),
 }
 DOCUMENTS = [name for name, kind in KINDS.items() if kind.has_checksum]
@@ -96,9 +95,7 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
         run.add_metrics({**METRICS, "step": step})
     grid = filled([[3] * 4] * 4, total=10, settings={"task": "subtraction", "steps": 9})
     grid.save(run.grid_file())
-    manifest = generate(folder / "set", BUCKET, COUNT, shard_size=SHARD_SIZE)
-    unfinished = Unfinished(**manifest.identity.model_dump(), shards=manifest.shards[:1])
-    write_document(folder / "set/unfinished.json", unfinished.model_dump(), unfinished.kind)
+    generate(folder / "set", BUCKET, COUNT)
     (folder / "mine.toml").write_text(SWEEP)
     (folder / "presets").mkdir()
     (folder / "presets/mine.toml").write_text((PRESETS_FOLDER / "mini.toml").read_text())
@@ -238,10 +235,8 @@ FAULTS: list[tuple[str, Callable[[Path], None], str]] = [
     ("run", wrong_config(steps=0), "'config.steps' must be at least 1, not 0"),
     ("environment", edited(earlier=[{}]), "'earlier.0.tape-arith' is missing"),
     ("timings", edited(seconds={"train": -1}), "'seconds.train' must be at least 0"),
-    ("dataset", edited(count=65), "another number of problems .*generate --fresh --out"),
-    ("dataset", edited(sha256=SHA256), "or another hash"),
+    ("dataset", edited(tokens_sha256="ab"), "'tokens_sha256' must match .*generate --fresh --out"),
     ("dataset", edited(version=9), "of version 9 of addition"),
-    ("unfinished dataset", edited(shards=[{"tokens": "../x.npy"}]), "'shards.0.tokens' must match"),
     ("grid", edited(preset="../x"), "'preset' must match"),
     ("grid", edited(blocks_done=99), "contradict each other"),
     ("grid", wrong_evaluation(max_digits=5), "must be 5 rows of 5"),

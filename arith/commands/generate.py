@@ -20,7 +20,7 @@ def command(
     ] = None,
     count: option.Count = None,
     seed: option.Seed = None,
-    workers: Annotated[int, typer.Option(help="Threads for tokens (default: all cores).")] = 0,
+    workers: Annotated[int, typer.Option(min=0, help="Threads (default: all cores).")] = 0,
     format: Annotated[
         str | None, typer.Option(help="tokens, text or parquet (default: tokens).")
     ] = None,
@@ -52,8 +52,6 @@ def command(
     form = format or "tokens"
     if form not in FORMATS:
         raise unknown("format", form, FORMATS)
-    if workers and form != "tokens":
-        raise UsageError(f"--workers goes with --format tokens: {form} is one file, in order")
     _, config = chosen_config(preset or "paper-40", settings, task)
     bucket, number = config.bucket(seed or 0), count or config.num_problems
     folder = config.dataset_folder(DATASETS, seed or 0)
@@ -62,5 +60,7 @@ def command(
         generate_dataset(path, bucket, number, workers=workers, fresh=fresh)
     else:
         with bar(f"generate {path.name}", number) as update:
-            write_problems(path, bucket, number, form, progress=update, fresh=fresh)
+            write_problems(
+                path, bucket, number, form, workers=workers, progress=update, fresh=fresh
+            )
     print(path)

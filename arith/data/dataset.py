@@ -1,15 +1,14 @@
-"""A dataset on disk: shards of problems and the manifest that describes them.
+"""A dataset on disk: the tokens of its problems end to end, their lengths, and a manifest.
 
-A shard is two .npy files: the tokens of its problems, end to end, and the problems' lengths. The
-manifest is written last, so that a folder with a manifest is complete.
+The manifest is written last, so that a folder with a manifest is complete.
 """
 
 import hashlib
+from functools import cached_property
 from pathlib import Path
-from typing import Annotated, Any, ClassVar, Self
+from typing import Any, ClassVar
 
 import numpy as np
-from pydantic import Field, model_validator
 
 from tape_arith.arith.data.bucket import LENGTH_TYPE, Bucket
 from tape_arith.arith.documents import (
@@ -28,7 +27,7 @@ from tape_arith.arith.tasks.families.tokens import DIGIT_ZERO, SYMBOLS
 from tape_arith.arith.tasks.load import load_task
 from tape_arith.arith.tasks.task import Problems
 
-FILE = "manifest.json"
+FILE, TOKENS, LENGTHS = "manifest.json", "tokens.npy", "lengths.npy"
 REMEDY = (
     "tape-arith generate --fresh --out {folder}, with the options that made it (--preset, --set, "
     "--task, --count, --seed), writes it again"
@@ -36,9 +35,8 @@ REMEDY = (
 _EQUALS = DIGIT_ZERO + SYMBOLS.index("=")
 HEADER_BYTES = 128
 """Bytes that numpy writes before a one-dimensional array, whatever its length."""
-_COMPARED = 1000  # problems of each shard that `verify` generates again
-# The name is joined to the folder's path and must not lead out of the folder.
-_FileName = Annotated[str, Field(pattern=r"^(tokens|lengths)-[0-9]{5,}\.npy$")]
+_PLACES, _COMPARED = 20, 1_000
+"""`verify` generates so many problems again, at so many places."""
 
 
 class Identity(Part):
@@ -81,27 +79,6 @@ class Identity(Part):
         )
 
 
-class Shard(Part):
-    """A run of consecutive problems on disk, in two .npy files beside the manifest."""
-
-    tokens: _FileName
-    """Name of the file of all tokens, uint8[num_tokens]."""
-    lengths: _FileName
-    """Name of the file of the problems' lengths in tokens, uint16[count]."""
-    count: Positive
-    num_tokens: Positive
-    tokens_sha256: Sha256
-    lengths_sha256: Sha256
-
-    def files(self, directory: Path) -> list[tuple[Path, int, str]]:
-        """Return path, size in bytes and SHA-256 of both files."""
-        length_bytes = self.count * LENGTH_TYPE.itemsize
-        return [
-            (directory / self.tokens, HEADER_BYTES + self.num_tokens, self.tokens_sha256),
-            (directory / self.lengths, HEADER_BYTES + length_bytes, self.lengths_sha256),
-        ]
-
-
 class Manifest(Identity):
     """manifest.json of a finished dataset."""
 
@@ -112,34 +89,39 @@ class Manifest(Identity):
     """Number of cells: for addition, pairs of operand lengths."""
     vocabulary: list[str]
     num_tokens: Positive
-    sha256: Sha256
-    """Hash over the hashes of all shards."""
-    shards: tuple[Shard, ...]
+    tokens_sha256: Sha256
+    lengths_sha256: Sha256
 
-    @model_validator(mode="after")
-    def _check_shards(self) -> Self:
-        count = sum(shard.count for shard in self.shards)
-        if (count, _joint_sha256(self.shards)) != (self.count, self.sha256):
-            raise ValueError("its shards have another number of problems or another hash")
-        return self
+    @property
+    def sha256(self) -> str:
+        """Hash over the hashes of both files."""
+        return hashlib.sha256((self.tokens_sha256 + self.lengths_sha256).encode()).hexdigest()
+
+    def files(self, directory: Path) -> list[tuple[Path, int, str]]:
+        """Return path, size in bytes and SHA-256 of both files."""
+        length_bytes = self.count * LENGTH_TYPE.itemsize
+        return [
+            (directory / TOKENS, HEADER_BYTES + self.num_tokens, self.tokens_sha256),
+            (directory / LENGTHS, HEADER_BYTES + length_bytes, self.lengths_sha256),
+        ]
 
     @classmethod
-    def write(cls, directory: Path, identity: Identity, shards: tuple[Shard, ...]) -> "Manifest":
-        """Write the manifest of a dataset whose shards are on disk."""
+    def write(cls, directory: Path, identity: Identity, num_tokens: int) -> "Manifest":
+        """Write the manifest of a dataset whose two files are in `directory`."""
         manifest = cls(
             **identity.model_dump(),
             pairs=identity.bucket.num_cells,
             vocabulary=_vocabulary(identity),
-            num_tokens=sum(shard.num_tokens for shard in shards),
-            sha256=_joint_sha256(shards),
-            shards=shards,
+            num_tokens=num_tokens,
+            tokens_sha256=sha256(directory / TOKENS),
+            lengths_sha256=sha256(directory / LENGTHS),
         )
         write_document(directory / FILE, manifest.content(), cls.kind)
         return manifest
 
     @classmethod
     def load(cls, directory: Path) -> "Manifest":
-        """Read the manifest in `directory` and check that the files it lists are there.
+        """Read the manifest in `directory` and check that both files are there.
 
         Raises UsageError if there is no manifest; Failure if it is corrupt, if this installation
         lacks its task or version, or if a file is missing or has the wrong size.
@@ -154,7 +136,7 @@ class Manifest(Identity):
             raise UsageError(
                 f"{directory} holds no finished dataset (no {FILE}): "
                 f"tape-arith generate --out {directory}, with the options of what is to be in it "
-                "(--preset, --set, --task, --count, --seed), makes or finishes one"
+                "(--preset, --set, --task, --count, --seed), makes one"
             )
         manifest = read_document(path, cls)
         try:
@@ -167,12 +149,9 @@ class Manifest(Identity):
                 f"vocabulary; this tape-arith makes and reads version {version}: install the one "
                 f"that made it, or {_remedy(directory)}"
             )
-        for shard in manifest.shards:
-            for file, size, _ in shard.files(directory):
-                if not file.is_file() or file.stat().st_size != size:
-                    raise Failure(
-                        f"{file} is missing or not of {size:,} bytes; {_remedy(directory)}"
-                    )
+        for file, size, _ in manifest.files(directory):
+            if not file.is_file() or file.stat().st_size != size:
+                raise Failure(f"{file} is missing or not of {size:,} bytes; {_remedy(directory)}")
         return manifest
 
 
@@ -186,8 +165,6 @@ class Dataset:
         self.directory = Path(directory)
         self.manifest = Manifest.load(self.directory)
         self.bucket = self.manifest.bucket
-        self._stops = np.cumsum([shard.count for shard in self.manifest.shards])
-        self._open: tuple[int, UInt8, Int64] | None = None
 
     def __len__(self) -> int:
         return self.manifest.count
@@ -195,90 +172,69 @@ class Dataset:
     def problems(self, start: int, stop: int) -> Problems:
         """Return problems start .. stop - 1, equal to `bucket.problems(start, stop)`.
 
-        Raises ValueError beyond the dataset's end; Failure, naming the file, if a shard is corrupt.
+        Raises ValueError beyond the dataset's end; Failure, naming the file, if one is corrupt.
         """
         if not 0 <= start <= stop <= len(self):
             raise ValueError(
                 f"{self.directory} holds {len(self)} problems from 0 on: there is no range "
                 f"{start} .. {stop}"
             )
-        tokens, lengths = [np.zeros(0, np.uint8)], [np.zeros(0, np.int64)]
-        first = start
-        while first < stop:
-            number = int(np.searchsorted(self._stops, first, side="right"))
-            shard_tokens, ends = self._shard(number)
-            last = min(stop, int(self._stops[number]))
-            skipped = int(self._stops[number]) - (len(ends) - 1)  # problems of earlier shards
-            part = ends[first - skipped : last - skipped + 1]
-            tokens.append(shard_tokens[part[0] : part[-1]])
-            lengths.append(np.diff(part))
-            first = last
+        tokens, ends = self._content
+        part = ends[start : stop + 1]
+        read, lengths = np.array(tokens[part[0] : part[-1]]), np.diff(part)
         axis_lengths = self.bucket.axis_lengths(start, stop)
-        read, read_lengths = np.concatenate(tokens), np.concatenate(lengths)
-        prompt_lengths = _prompt_lengths(read, read_lengths)
+        prompt_lengths = _prompt_lengths(read, lengths)
         return Problems(
             tokens=read,
-            lengths=read_lengths,
+            lengths=lengths,
             prompt_lengths=prompt_lengths,
             axis_lengths=axis_lengths,
             final_lengths=load_task(self.bucket.task).final_lengths(axis_lengths, prompt_lengths),
         )
 
     def check_hashes(self) -> None:
-        """Raise Failure, naming the file, if a shard is corrupt."""
-        for number in range(len(self.manifest.shards)):
-            self._shard(number)
+        """Raise Failure if a file is corrupt; all that are wrong are named."""
+        # A flipped digit makes a wrong sum; hashing, a second per GB, finds it.
+        files = self.manifest.files(self.directory)
+        if wrong := [str(file) for file, _, digest in files if sha256(file) != digest]:
+            raise Failure(
+                f"{', '.join(wrong)}: corrupt, the hash is wrong; {_remedy(self.directory)}"
+            )
 
-    def _shard(self, number: int) -> tuple[UInt8, Int64]:
-        """Return a shard's tokens, and a 0 followed by the end index of each problem in them.
-
-        Only one shard is open at a time, since training reads them in order.
-        """
-        if self._open is None or self._open[0] != number:
-            files = self.manifest.shards[number].files(self.directory)
-            for file, _, digest in files:
-                # A flipped digit makes a wrong sum; hashing, a second per GB, finds it.
-                if sha256(file) != digest:
-                    raise Failure(f"{file} is corrupt: wrong hash; {_remedy(self.directory)}")
-            # Plain arrays, since slicing a memmap takes ten times as long.
-            tokens, lengths = (np.asarray(np.load(file, mmap_mode="r")) for file, *_ in files)
-            ends = np.concatenate([[0], np.cumsum(lengths, dtype=np.int64)])
-            self._open = number, tokens, ends
-        return self._open[1:]
+    @cached_property
+    def _content(self) -> tuple[UInt8, Int64]:
+        """All tokens, and a 0 followed by the end of each problem in them."""
+        self.check_hashes()
+        # Plain arrays, since slicing a memmap takes ten times as long.
+        tokens, lengths = (
+            np.asarray(np.load(file, mmap_mode="r"))
+            for file, *_ in self.manifest.files(self.directory)
+        )
+        return tokens, np.concatenate([[0], np.cumsum(lengths, dtype=np.int64)])
 
 
 def verify(directory: Path) -> Manifest:
     """Check the dataset in `directory` against its manifest and its generator.
 
-    It hashes every file and generates the first problems of each shard again. Raises Failure,
-    naming the files that are wrong.
+    It hashes both files and generates some of the problems again. Raises Failure, naming the files
+    that are wrong.
     """
     dataset = Dataset(directory)
-    shards = dataset.manifest.shards
-    files = [file for shard in shards for file in shard.files(directory)]
-    wrong = [path.name for path, _, digest in files if sha256(path) != digest]
-    if wrong:
-        raise Failure(f"{directory}: {', '.join(wrong)} not as written; {_remedy(directory)}")
-    start = 0
-    for shard in shards:
-        stop = start + min(_COMPARED, shard.count)
+    dataset.check_hashes()
+    last = max(len(dataset) - _COMPARED, 0)
+    for start in sorted(set(np.linspace(0, last, _PLACES, dtype=int).tolist())):
+        stop = min(start + _COMPARED, len(dataset))
         read, made = (source.problems(start, stop) for source in (dataset, dataset.bucket))
         if not np.array_equal(read.tokens, made.tokens):
             raise Failure(
-                f"{directory / shard.tokens} does not hold the problems of this tape-arith; "
+                f"{directory / TOKENS} does not hold the problems of this tape-arith; "
                 f"{_remedy(directory)}"
             )
-        start += shard.count
     return dataset.manifest
 
 
 def _remedy(directory: Path) -> str:
     return REMEDY.format(folder=directory)
-
-
-def _joint_sha256(shards: tuple[Shard, ...]) -> str:
-    text = "".join(shard.tokens_sha256 + shard.lengths_sha256 for shard in shards)
-    return hashlib.sha256(text.encode()).hexdigest()
 
 
 def _vocabulary(identity: Identity) -> list[str]:

@@ -1,28 +1,27 @@
-"""Write problems as text, as Parquet, or as a dataset, which a repeated call resumes after a kill.
+"""Write problems as a dataset, as text or as Parquet, whole or not at all.
 
-unfinished.json lists the finished shards; the manifest is written last and replaces it. The end of
-a shard depends on its number alone, and a problem on its index alone: the bytes are the same for
-any number of workers. Workers are threads, because numpy and hashlib release Python's lock.
+Several threads make the problems, because numpy releases Python's lock; a problem depends on its
+index alone, so the bytes are the same for any number of them.
 """
 
 import filecmp
 import os
 import re
 import time
+from collections import deque
 from collections.abc import Callable, Iterator
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import nullcontext
 from importlib import import_module
 from pathlib import Path
-from typing import Any, BinaryIO, ClassVar
+from typing import Any, BinaryIO
 
 import numpy as np
 
 from tape_arith.arith.data.bucket import LENGTH_TYPE, Bucket
-from tape_arith.arith.data.dataset import FILE, HEADER_BYTES, REMEDY, Identity, Manifest, Shard
-from tape_arith.arith.documents import read_document, write_document
+from tape_arith.arith.data.dataset import FILE, HEADER_BYTES, LENGTHS, TOKENS, Identity, Manifest
 from tape_arith.arith.errors import Failure, UsageError
-from tape_arith.arith.files import atomic, remove_stale_temporaries, sha256
+from tape_arith.arith.files import atomic
 from tape_arith.arith.lock import NAME as LOCK
 from tape_arith.arith.lock import lock_folder
 from tape_arith.arith.stopping import Stopped
@@ -30,20 +29,10 @@ from tape_arith.arith.tasks.load import load_task
 from tape_arith.arith.tasks.task import Problems, Task
 from tape_arith.arith.terminal import bar
 
-SHARD_SIZE = 1_000_000
-"""Problems per shard. It does not change what a dataset holds, only where it is cut."""
-
-UNFINISHED = "unfinished.json"
-_OWN_FILE = re.compile(r"(tokens|lengths)-\d{5,}\.npy|unfinished\.json")
-
-
-class Unfinished(Identity):
-    """unfinished.json of a dataset that is being written: its shards so far, in order."""
-
-    kind: ClassVar[str] = "unfinished dataset"
-    remedy: ClassVar[str] = REMEDY
-
-    shards: tuple[Shard, ...]
+PIECE = 100_000
+"""Problems that a thread makes at a time."""
+_OWN_FILE = re.compile(r"(tokens|lengths)(-\d{5,})?\.npy|unfinished\.json")
+"""The files of a dataset beside its manifest, those of earlier versions too."""
 
 
 def generate_dataset(
@@ -57,11 +46,10 @@ def generate_dataset(
 ) -> float:
     """Write a dataset with a progress bar and `workers` threads (0: all cores).
 
-    Returns the seconds it took. Raises Busy if another process is writing the dataset, Stopped if
-    `should_stop` returned True between two shards; the next call continues.
+    Returns the seconds it took. Raises Failure if another process is writing the dataset, Stopped
+    if `should_stop` returned True between two pieces; then nothing is written.
     """
     began = time.perf_counter()
-    threads = workers or os.cpu_count() or 1
     # A complete dataset needs no lock, and its folder may be read-only.
     complete = (folder / FILE).exists() and not (folder / LOCK).exists() and not fresh
     lock = nullcontext() if complete else lock_folder(folder, "generate")
@@ -72,7 +60,7 @@ def generate_dataset(
             if done < count and should_stop():
                 raise Stopped
 
-        generate(folder, bucket, count, workers=threads, progress=progress, fresh=fresh)
+        generate(folder, bucket, count, workers=workers, progress=progress, fresh=fresh)
     return time.perf_counter() - began
 
 
@@ -81,26 +69,23 @@ def generate(
     bucket: Bucket,
     count: int,
     *,
-    workers: int = 1,
+    workers: int = 0,
     progress: Callable[[int], None] = lambda done: None,
     fresh: bool = False,
-    shard_size: int = SHARD_SIZE,
 ) -> Manifest:
-    """Write the first `count` problems of `bucket` to `directory`; resume after a kill.
+    """Write the first `count` problems of `bucket` to `directory`.
 
-    If the folder already holds the same dataset, complete, it is left unchanged and its manifest
-    returned; `fresh` removes it first. `progress` is called with the number of problems on disk so
-    far. The caller keeps other writers away.
+    If the folder already holds the same dataset, it is left unchanged and its manifest returned;
+    `fresh` removes it first. `progress` is called with the number of problems written so far. The
+    caller keeps other writers away.
 
     Raises UsageError if the folder holds anything else, Failure if it cannot be written.
     """
     _check_count(count)
-    if workers < 1:
-        raise UsageError(f"{workers} workers cannot write a dataset: give --workers 1 or more")
     identity = Identity.of(bucket, count)
     try:
         directory.mkdir(parents=True, exist_ok=True)
-        # A manifest.json without shards may be another program's.
+        # A manifest.json without data may be another program's.
         names = sorted(path.name for path in directory.iterdir() if not path.name.startswith("."))
         own = [name for name in names if _OWN_FILE.fullmatch(name)]
         if names and not own:
@@ -108,23 +93,23 @@ def generate(
                 f"{directory} holds other files ({names[0]}, ...): choose an empty folder with "
                 "--out"
             )
-        if fresh:
-            # The documents are removed first: after a kill in between, none lists a missing file.
-            for name in (FILE, UNFINISHED, *own):
-                (directory / name).unlink(missing_ok=True)
-        if (directory / FILE).exists():
+        if (directory / FILE).exists() and not fresh:
             manifest = Manifest.load(directory)
-            _check_identity(directory, manifest, identity, "")
+            if manifest.identity != identity:
+                raise UsageError(
+                    f"{directory} holds {manifest.identity}, not {identity}: choose another --out, "
+                    "or --fresh to write over it"
+                )
             progress(count)
-        else:
-            shards = _write_shards(directory, identity, shard_size, workers, progress)
-            manifest = Manifest.write(directory, identity, shards)
-        (directory / UNFINISHED).unlink(missing_ok=True)
-        remove_stale_temporaries(directory)
+            return manifest
+        # The manifest is removed first: after a kill in between, none lists a missing file.
+        for name in (FILE, *own):
+            (directory / name).unlink(missing_ok=True)
     except OSError as error:
         reason = error.strerror or str(error)
         raise Failure(f"cannot write to the folder {directory}: {reason}") from error
-    return manifest
+    num_tokens = _write_files(directory, _made(bucket, count, workers, progress))
+    return Manifest.write(directory, identity, num_tokens)
 
 
 def _check_count(count: int) -> None:
@@ -132,65 +117,34 @@ def _check_count(count: int) -> None:
         raise UsageError(f"{count} problems are no dataset: give --count 1 or more")
 
 
-def _check_identity(directory: Path, document: Identity, identity: Identity, state: str) -> None:
-    if document.identity != identity:
-        raise UsageError(
-            f"{directory} holds {state}{document.identity}, not {identity}: choose another --out, "
-            "or --fresh to write over it"
-        )
-
-
-def _write_shards(
-    directory: Path,
-    identity: Identity,
-    shard_size: int,
-    workers: int,
-    progress: Callable[[int], None],
-) -> tuple[Shard, ...]:
-    """Write the shards that an earlier call did not finish; return all shards."""
-    path = directory / UNFINISHED
-    earlier: tuple[Shard, ...] = ()
-    if path.exists():
-        document = read_document(path, Unfinished)
-        _check_identity(directory, document, identity, "an unfinished dataset of ")
-        earlier = document.shards
-
-    def finish(number: int) -> Shard:
-        start = number * shard_size
-        stop = min(start + shard_size, identity.count)
-        for shard in earlier[number : number + 1]:
-            # Hashing a shard takes far less time than writing it again.
-            files = shard.files(directory)
-            intact = all(file.exists() and sha256(file) == digest for file, _, digest in files)
-            first = sum(before.count for before in earlier[:number])
-            if intact and (first, shard.count) == (start, stop - start):
-                return shard
-        return _write_shard(directory, identity, number, start, stop)
-
-    shards: list[Shard] = []
-    executor = ThreadPoolExecutor(workers)
+def _made(
+    bucket: Bucket, count: int, workers: int, progress: Callable[[int], None]
+) -> Iterator[Problems]:
+    """Yield the first `count` problems in pieces, made by `workers` threads (0: all cores)."""
+    if workers < 0:
+        raise UsageError(f"{workers} workers cannot write problems: give --workers 1 or more")
+    threads = workers or os.cpu_count() or 1
+    waiting: deque[tuple[int, Future[Problems]]] = deque()
+    executor = ThreadPoolExecutor(threads)
     try:
-        for shard in executor.map(finish, range(-(-identity.count // shard_size))):
-            shards.append(shard)
-            # Those of an earlier call that are still to be looked at stay listed.
-            listed = (*shards, *earlier[len(shards) :])
-            document = Unfinished(**identity.model_dump(), shards=listed)
-            write_document(path, document.content(), Unfinished.kind)
-            progress(sum(shard.count for shard in shards))
+        for start in range(0, count, PIECE):
+            stop = min(start + PIECE, count)
+            waiting.append((stop, executor.submit(bucket.problems, start, stop)))
+            while len(waiting) > threads or (waiting and stop == count):
+                done, piece = waiting.popleft()
+                yield piece.result()
+                progress(done)
     finally:
         executor.shutdown(cancel_futures=True)
-    return tuple(shards)
 
 
-def _write_shard(directory: Path, identity: Identity, number: int, start: int, stop: int) -> Shard:
-    tokens_path, lengths_path = (
-        directory / f"{name}-{number:05d}.npy" for name in ("tokens", "lengths")
-    )
+def _write_files(directory: Path, pieces: Iterator[Problems]) -> int:
+    """Write the tokens and the lengths of all problems; return the number of tokens."""
     lengths = []
-    with atomic(tokens_path) as temporary:
-        with open(temporary, "wb") as file:
+    with atomic(directory / LENGTHS) as lengths_path, atomic(directory / TOKENS) as tokens_path:
+        with open(tokens_path, "wb") as file:
             file.seek(HEADER_BYTES)
-            for piece in identity.bucket.pieces(start, stop):
+            for piece in pieces:
                 file.write(piece.tokens.data)
                 lengths.append(piece.lengths.astype(LENGTH_TYPE))
             num_tokens = file.tell() - HEADER_BYTES
@@ -198,22 +152,9 @@ def _write_shard(directory: Path, identity: Identity, number: int, start: int, s
             header = {"descr": "|u1", "fortran_order": False, "shape": (num_tokens,)}
             np.lib.format.write_array_header_1_0(file, header)
             assert file.tell() == HEADER_BYTES
-        tokens_sha256 = sha256(temporary)
-    with atomic(lengths_path) as temporary:
-        with open(temporary, "wb") as file:  # numpy would add a suffix to a path
+        with open(lengths_path, "wb") as file:  # numpy would add a suffix to a path
             np.save(file, np.concatenate(lengths))
-        lengths_sha256 = sha256(temporary)
-    return Shard(
-        tokens=tokens_path.name,
-        lengths=lengths_path.name,
-        count=stop - start,
-        num_tokens=num_tokens,
-        tokens_sha256=tokens_sha256,
-        lengths_sha256=lengths_sha256,
-    )
-
-
-# ---- text and Parquet ----------------------------------------------------------------------
+    return num_tokens
 
 
 def write_problems(
@@ -222,13 +163,14 @@ def write_problems(
     count: int,
     form: str,
     *,
+    workers: int = 0,
     progress: Callable[[int], None] = lambda done: None,
     fresh: bool = False,
 ) -> Path:
     """Write the first `count` problems of `bucket` to one file, as "text" or "parquet".
 
     Text has one problem per line, in the format of the task and without the end token. Parquet has
-    it in the column `text`, beside a column for each axis of the task, as `digits_a`. An existing
+    it in the column `text`, next to a column for each axis of the task, as `digits_a`. An existing
     `path` is replaced only if it has the same bytes, or with `fresh`.
 
     Raises UsageError if `path` holds something else or pyarrow is not installed, Failure if it
@@ -237,19 +179,11 @@ def write_problems(
     _check_count(count)
     if path.is_dir():
         raise UsageError(f"{path} is a folder, and {form} is one file: name it with --out")
-
-    def pieces() -> Iterator[Problems]:
-        done = 0
-        for piece in bucket.pieces(0, count):
-            yield piece
-            done += len(piece.lengths)
-            progress(done)
-
     write = {"text": _write_text, "parquet": _write_parquet}[form]
     task = load_task(bucket.task)
     with atomic(path) as temporary:
         with open(temporary, "wb") as file:
-            write(file, task, pieces())
+            write(file, task, _made(bucket, count, workers, progress))
         if path.exists() and not fresh and not filecmp.cmp(path, temporary, shallow=False):
             raise UsageError(
                 f"{path} is damaged or not of {Identity.of(bucket, count)} as {form}: choose "

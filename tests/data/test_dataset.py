@@ -1,16 +1,16 @@
 """Datasets on disk: complete, the same for any number of workers, strict about what they read."""
 
 import errno
-import json
 import os
 import shutil
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 
+from tape_arith.arith.data import write_dataset
 from tape_arith.arith.data.bucket import Bucket
 from tape_arith.arith.data.dataset import Dataset, Manifest, verify
 from tape_arith.arith.data.write_dataset import generate
@@ -18,11 +18,18 @@ from tape_arith.arith.errors import Failure, UsageError
 from tests.helpers.documents import edit_text
 
 BUCKET = Bucket("addition", 8, 0, "train")
-COUNT, SHARD = 5000, 1500
+COUNT, PIECE = 5000, 1500
+
+
+@pytest.fixture(autouse=True, scope="module")
+def small_pieces() -> Iterator[None]:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(write_dataset, "PIECE", PIECE)
+        yield
 
 
 def make(directory: Path, **options: Any) -> Manifest:
-    return generate(directory, BUCKET, COUNT, **{"shard_size": SHARD, **options})
+    return generate(directory, BUCKET, COUNT, **options)
 
 
 def files(directory: Path) -> dict[str, bytes]:
@@ -57,15 +64,13 @@ def test_any_number_of_workers_writes_the_same_bytes(made: Path, tmp_path: Path)
     counts: list[int] = []
     make(tmp_path / "three", workers=3, progress=counts.append)
     assert files(made) == files(tmp_path / "three")
-    assert len(counts) == 4 and counts == sorted(counts) and counts[-1] == COUNT
+    assert counts == [1500, 3000, 4500, 5000]
 
 
 def test_a_finished_dataset_is_left_alone(folder: Path) -> None:
     before = {path: path.stat().st_mtime_ns for path in folder.iterdir()}
     counts: list[int] = []
     assert make(folder, progress=counts.append) == Manifest.load(folder)
-    # Where shards are cut is no part of what a dataset is.
-    assert make(folder, shard_size=700) == Manifest.load(folder)
     assert before == {path: path.stat().st_mtime_ns for path in folder.iterdir()}
     assert counts == [COUNT]
 
@@ -79,54 +84,32 @@ def test_another_dataset_is_not_written_over(folder: Path, other: tuple[Bucket, 
     with pytest.raises(UsageError, match=message):
         generate(folder, *other)
     assert files(folder) == before
-    generate(folder, *other, fresh=True, shard_size=SHARD)
+    generate(folder, *other, fresh=True)
     assert Dataset(folder).bucket == other[0] and len(Dataset(folder)) == other[1]
 
 
-def test_an_interrupted_call_goes_on(made: Path, tmp_path: Path) -> None:
+def test_a_stopped_call_leaves_nothing(made: Path, tmp_path: Path) -> None:
     class Stop(Exception):
         pass
 
     def stop(done: int) -> None:
-        if done >= 2 * SHARD:
+        if done >= 2 * PIECE:
             raise Stop
 
     with pytest.raises(Stop):
         make(tmp_path, progress=stop)
-    assert "unfinished.json" in files(tmp_path) and "manifest.json" not in files(tmp_path)
+    assert files(tmp_path) == {}
     with pytest.raises(UsageError, match="no finished dataset"):
         Dataset(tmp_path)
-    with pytest.raises(UsageError, match="an unfinished dataset of 5,000 problems"):
-        generate(tmp_path, BUCKET, COUNT + 1, shard_size=SHARD)
-
-    def stop_at_once(done: int) -> None:
-        raise Stop
-
-    with pytest.raises(Stop):
-        make(tmp_path, progress=stop_at_once)
-    content = json.loads((tmp_path / "unfinished.json").read_text())
-    assert len(content["shards"]) == 2  # the second is not forgotten
-    modified = (tmp_path / "tokens-00000.npy").stat().st_mtime_ns
-    flip(-5)(tmp_path / "tokens-00001.npy")
     make(tmp_path)
     assert files(tmp_path) == files(made)
-    assert (tmp_path / "tokens-00000.npy").stat().st_mtime_ns == modified
 
 
-def test_shards_that_start_elsewhere_are_written_again(made: Path, tmp_path: Path) -> None:
-    def stop(done: int) -> None:
-        if done >= 2000:
-            raise KeyboardInterrupt
-
-    with pytest.raises(KeyboardInterrupt):
-        make(tmp_path, shard_size=500, progress=stop)
-    # Of 500 problems are the fourth shard noted, from 1,500 on, and the fourth wanted, from 4,500.
-    assert make(tmp_path) == Manifest.load(made) == verify(tmp_path)
-
-
-def test_a_kill_between_manifest_and_cleaning(folder: Path) -> None:
+def test_files_without_a_manifest_are_written_anew(folder: Path) -> None:
     before = files(folder)
-    (folder / "unfinished.json").write_text("{}")
+    (folder / "manifest.json").unlink()
+    (folder / "tokens.npy").write_bytes(b"half")
+    (folder / "lengths-00003.npy").write_bytes(b"a shard of version 0.8")
     make(folder)
     assert files(folder) == before
 
@@ -160,12 +143,12 @@ def test_where_nothing_can_be_written(tmp_path: Path, monkeypatch: pytest.Monkey
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
     monkeypatch.setattr(os, "fsync", full)
-    with pytest.raises(Failure, match=r"cannot write .*tokens-00000.npy: No space left"):
+    with pytest.raises(Failure, match=r"cannot write .*(tokens|lengths).npy: No space left"):
         make(tmp_path / "full")
     assert files(tmp_path / "full") == {}
 
 
-@pytest.mark.parametrize("options", [{"count": 0}, {"workers": 0}], ids=str)
+@pytest.mark.parametrize("options", [{"count": 0}, {"workers": -1}], ids=str)
 def test_numbers_that_make_no_dataset(tmp_path: Path, options: dict[str, Any]) -> None:
     with pytest.raises(UsageError, match=r"give --(count|workers) 1 or more"):
         generate(tmp_path, BUCKET, **{"count": 9, **options})
@@ -187,15 +170,15 @@ def flip(place: int) -> Callable[[Path], None]:
 @pytest.mark.parametrize(
     ("name", "damage"),
     [
-        ("tokens-00001.npy", Path.unlink),
-        ("lengths-00003.npy", Path.unlink),
-        ("tokens-00001.npy", truncate),
-        ("lengths-00001.npy", flip(300)),
-        ("tokens-00001.npy", flip(-1)),
-        ("tokens-00001.npy", flip(20)),  # in the header
+        ("tokens.npy", Path.unlink),
+        ("lengths.npy", Path.unlink),
+        ("tokens.npy", truncate),
+        ("lengths.npy", flip(300)),
+        ("tokens.npy", flip(-1)),
+        ("tokens.npy", flip(20)),  # in the header
     ],
 )
-def test_damaged_shards_are_named(folder: Path, name: str, damage: Callable[[Path], None]) -> None:
+def test_damaged_files_are_named(folder: Path, name: str, damage: Callable[[Path], None]) -> None:
     damage(folder / name)
     for read in (lambda: Dataset(folder).problems(0, COUNT), lambda: verify(folder)):
         with pytest.raises(Failure, match=rf"{name}.*generate --fresh") as caught:
@@ -204,13 +187,13 @@ def test_damaged_shards_are_named(folder: Path, name: str, damage: Callable[[Pat
 
 
 def test_verify_names_all_that_is_wrong(folder: Path) -> None:
-    flip(500)(folder / "tokens-00002.npy")
-    flip(2000)(folder / "tokens-00000.npy")
-    with pytest.raises(Failure, match=r"tokens-00000.npy, tokens-00002.npy not as"):
+    flip(500)(folder / "lengths.npy")
+    flip(2000)(folder / "tokens.npy")
+    with pytest.raises(Failure, match=r"tokens.npy, .*lengths.npy: corrupt"):
         verify(folder)
 
 
 def test_verify_sees_problems_of_another_generator(folder: Path) -> None:
     edit_text(folder / "manifest.json", '"seed": 0', '"seed": 1')
-    with pytest.raises(Failure, match=r"tokens-00000.npy"):
+    with pytest.raises(Failure, match=r"tokens.npy does not hold"):
         verify(folder)

@@ -12,8 +12,8 @@ RUN = Path("runs/mini/rope/seed-0")
 VERIFY, SCORE = ("generate", "--verify", "set"), ("score", RUN, "--fresh")
 COMMANDS: dict[str, tuple[object, ...]] = {
     "set/manifest.json": VERIFY,
-    "set/tokens-00000.npy": VERIFY,
-    "set/lengths-00000.npy": VERIFY,
+    "set/tokens.npy": VERIFY,
+    "set/lengths.npy": VERIFY,
     f"{RUN}/run.json": SCORE,
     f"{RUN}/timings.json": SCORE,
     f"{RUN}/grid.json": SCORE[:2],

@@ -62,7 +62,7 @@ def test_workers_that_generate_end_with_their_terminal(here: Path) -> None:
     data, log = Path("data"), Path("log")
     with open(log, "wb") as file:
         process = start_into(file.fileno(), *GENERATE)
-    wait_until((data / "unfinished.json").exists)
+    wait_until(lambda: any(data.glob(".*.partial")))
     os.killpg(process.pid, signal.SIGHUP)
     assert process.wait(timeout=60) == PREEMPTED
     assert "Traceback" not in log.read_text() and not list(data.glob(".*.partial"))

@@ -394,7 +394,7 @@ def test_any_slicing_gives_the_same(name: str) -> None:
 )
 def test_a_dataset_on_disk_is_the_stream(name: str, tmp_path: Path) -> None:
     stream = bucket(name, 6)
-    generate(tmp_path, stream, 300, shard_size=128)
+    generate(tmp_path, stream, 300)
     dataset = Dataset(tmp_path)
     assert dataset.bucket == stream
     for start, stop in [(0, 300), (127, 129)]:

@@ -22,7 +22,7 @@ from tape_arith.arith.runs.folder import RunFolder
 from tape_arith.arith.runs.options import Compute
 from tape_arith.arith.runs.preset import load_preset
 from tape_arith.arith.runs.record import Environment, RunRecord
-from tape_arith.arith.training import compiling
+from tape_arith.arith.training import compiling, session
 from tape_arith.arith.training.compiling import CompilingTimes
 from tape_arith.models.compiling import compiling_failed
 from tape_arith.models.decoder import Block
@@ -119,14 +119,14 @@ def test_errors_of_compiling_are_told_from_others() -> None:
 @pytest.mark.slow
 @pytest.mark.skipif(shutil.which("g++") is None, reason="there is no g++")
 def test_a_resumed_run_is_compiled_again(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(
-        build, "detect", lambda *choice: Hardware("cpu", torch.float32, 1, "auto", True)
-    )
+    compiled = Hardware("cpu", torch.float32, 1, "auto", True)
+    for module in (build, session):
+        monkeypatch.setattr(module, "detect", lambda *choice: compiled)
     done(*TRAIN, "--compile", "--out", "whole")
     stopped = iter([False, True])
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(
-            "tape_arith.arith.terminal.Stopper.__call__", lambda self: next(stopped, True)
+            "tape_arith.arith.stopping.Stopper.__call__", lambda self: next(stopped, True)
         )
         done(*TRAIN, "--compile", "--out", "parts")
     done(*TRAIN, "--compile", "--out", "parts")

@@ -27,6 +27,7 @@ from tape_arith.arith.runs.folder import RunFolder
 from tape_arith.arith.runs.preset import load_preset
 from tape_arith.arith.runs.run import Run
 from tape_arith.arith.scoring.score import sequences
+from tape_arith.arith.training import session
 from tape_arith.arith.training.session import continue_run, extend_run, train_run
 from tape_arith.arith.training.trainer import Trainer
 from tape_arith.models.decoder import Decoder
@@ -170,7 +171,8 @@ def source(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> RunFolder:
     monkeypatch.setattr(Trainer, "log_every", 2)
     monkeypatch.setattr(Trainer, "evaluate_every", 4)
     monkeypatch.setattr(Trainer, "save_every", 4)
-    monkeypatch.setattr(build, "detect", lambda *choice: Hardware("cpu", torch.float32))
+    for module in (build, session):
+        monkeypatch.setattr(module, "detect", lambda *choice: Hardware("cpu", torch.float32))
     return train(tmp_path, "rope")
 
 

@@ -156,7 +156,7 @@ def test_training_takes_what_generate_left(here: Path) -> None:
         )
     assert RunFolder(Path(ROPE)).record().data is not None
     folder = Path("data/addition-bucket-2")
-    tokens = folder / "tokens-00000.npy"
+    tokens = folder / "tokens.npy"
 
     def trains_without_it(damaged: Path, root: str) -> None:
         assert f"note: left out: {damaged}" in done(*train("--runs", root)).err

@@ -20,6 +20,7 @@ from tape_arith.arith.registry.names import parse
 from tape_arith.arith.runs.config import Config
 from tape_arith.arith.runs.folder import RunFolder
 from tape_arith.arith.runs.options import TrainOptions
+from tape_arith.arith.training import session
 from tape_arith.arith.training.session import continue_run, extend_run
 from tape_arith.arith.training.trainer import Line, Trainer
 from tape_arith.models.decoder import Decoder
@@ -78,7 +79,8 @@ def test_stopped_and_resumed_is_unbroken(
 def test_every_encoding_resumes_in_bfloat16(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
 ) -> None:
-    monkeypatch.setattr(build, "detect", lambda *choice: cpu(torch.bfloat16))
+    for module in (build, session):
+        monkeypatch.setattr(module, "detect", lambda *choice: cpu(torch.bfloat16))
     config = small(steps=8, batch_size=8)
     folder = resumed(tmp_path, config, 5, name)
     unbroken = train(trainer(config, name, hardware=cpu(torch.bfloat16)))
@@ -113,7 +115,7 @@ def test_the_number_of_threads_changes_no_bit(name: str, dtype: torch.dtype) -> 
 def test_a_dataset_and_problems_made_as_needed_give_one_run(tmp_path: Path) -> None:
     config = small(num_problems=100, steps=15)  # 15 batches of 16: more than twice over
     bucket = Bucket(config.task, config.trained_digits, 0, "train")
-    generate(tmp_path / "data", bucket, 100, shard_size=30)
+    generate(tmp_path / "data", bucket, 100)
     made = train(trainer(config))
     read = train(trainer(config, source=Dataset(tmp_path / "data")))
     assert_same_bits(weights(read), weights(made))
