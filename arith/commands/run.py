@@ -54,10 +54,9 @@ def command(
     from tape_arith.arith.data.dataset import FILE
     from tape_arith.arith.runs.run import Run
     from tape_arith.arith.sweeps.engines.local import local_engine
-    from tape_arith.arith.sweeps.jobs import plan, run_jobs
+    from tape_arith.arith.sweeps.jobs import ScoreJob, plan, run_jobs, say_result
     from tape_arith.arith.sweeps.run_sweep import check_runs, draw_comparison
     from tape_arith.arith.sweeps.slots import choose_slots
-    from tape_arith.arith.terminal import say
 
     if (datasets / FILE).exists():
         raise UsageError(
@@ -70,8 +69,8 @@ def command(
         check_runs(planned, options.compute if remote is None else AUTO)
         jobs = plan(planned, options, runs, data=datasets)
         for job in jobs:
-            if grid := job.complete_grid():
-                say(grid.summary())
+            if isinstance(job, ScoreJob):
+                say_result(job)
         job_engine = remote or local_engine(choose_slots(jobs, slots), folder, stopper)
         outcome = run_jobs(jobs, job_engine, stopper)
         try:

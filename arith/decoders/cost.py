@@ -74,6 +74,14 @@ def training_flops_a_token(name: Name, config: Config) -> float:
     return flops / sum(lengths)
 
 
+@lru_cache(maxsize=64)
+def grid_tokens(config: Config, split: str) -> int:
+    """Count the tokens of all problems of a grid, extrapolated from its first block."""
+    bucket = config.evaluation_bucket(split)
+    block = bucket.problems(0, bucket.num_cells)
+    return int(block.lengths.sum()) * config.problems_per_cell
+
+
 _MOST_TIMED = 1e11
 """Maximum FLOPs of a step that is timed on a CPU, where it takes about a second."""
 

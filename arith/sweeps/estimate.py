@@ -5,7 +5,6 @@ A few steps of one encoding are timed here; the time of every job is extrapolate
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from functools import lru_cache
 from statistics import median
 from typing import Any
 
@@ -20,7 +19,6 @@ from tape_arith.arith.decoders.build import (
 from tape_arith.arith.decoders.cost import timed_config, training_flops_a_token, training_tokens
 from tape_arith.arith.errors import USER_CODE_ERRORS, describe_error
 from tape_arith.arith.registry.names import Encoding, Name
-from tape_arith.arith.runs.config import Config
 from tape_arith.arith.runs.options import Compute
 from tape_arith.arith.runs.run import Run
 from tape_arith.arith.sweeps.jobs import Job, done_jobs
@@ -37,31 +35,6 @@ _STEPS, _SECONDS = 20, 5.0
 count: a process is up to twice as slow at first, because all its memory is new."""
 
 
-def job_cost(job: Job) -> tuple[int, float]:
-    """Count the tokens that a whole job reads and its useful FLOPs; both are 0 for `generate`.
-
-    Scoring a token takes a third of the FLOPs of training on it. Raises Failure if a user's
-    encoding cannot list its matrix products.
-    """
-    config = job.run.config
-    flops = training_flops_a_token(Name(job.run.name.encoding), config)
-    if job.kind == "train":
-        tokens = training_tokens(config)
-        return tokens, flops * tokens
-    if job.kind == "score":
-        tokens = _grid_tokens(config, job.evaluation_set.split)
-        return tokens, flops / 3 * tokens
-    return 0, 0.0
-
-
-@lru_cache(maxsize=64)
-def _grid_tokens(config: Config, split: str) -> int:
-    """Count the tokens of all problems of a grid, extrapolated from its first block."""
-    bucket = config.evaluation_bucket(split)
-    block = bucket.problems(0, bucket.num_cells)
-    return int(block.lengths.sum()) * config.problems_per_cell
-
-
 def forecast(sweep: Sweep, jobs: Sequence[Job], slots: Slots, here: bool) -> dict[str, Any]:
     """Estimate what the jobs of a sweep cost, and how long they take if they run on this machine.
 
@@ -75,7 +48,7 @@ def forecast(sweep: Sweep, jobs: Sequence[Job], slots: Slots, here: bool) -> dic
     probe, seconds_a_flop = _time_first(to_do if here else [], threads)
     rows: list[dict[str, Any]] = []
     for job in jobs:
-        tokens, flops = job_cost(job)
+        tokens, flops = job.cost()
         state, seconds = ("done", 0.0) if job.id in done else ("to do", flops * seconds_a_flop)
         row = {"id": job.id, "kind": job.kind, "encoding": str(job.run.name), "seed": job.run.seed}
         row |= job.run.settings

@@ -9,9 +9,11 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Literal, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
-from tape_arith.arith.data.bucket import EVALUATION
+from tape_arith.arith.data.bucket import EVALUATION, Bucket
+from tape_arith.arith.data.dataset import Identity, Manifest
+from tape_arith.arith.data.write_dataset import generate_dataset
 from tape_arith.arith.errors import (
     EXIT_AGAIN,
     EXIT_DONE,
@@ -19,79 +21,195 @@ from tape_arith.arith.errors import (
     EXIT_INTERRUPTED,
     EXIT_PARTLY,
     EXIT_USAGE,
+    Failure,
+    UsageError,
 )
 from tape_arith.arith.files import slug
 from tape_arith.arith.grids.evaluation_set import DEFAULT_SET, EvaluationSet
-from tape_arith.arith.grids.grid import Grid
+from tape_arith.arith.registry.names import Name
 from tape_arith.arith.runs.command_lines import init_from_options, score_options
 from tape_arith.arith.runs.folder import Progress, RunFolder
 from tape_arith.arith.runs.options import TrainOptions
 from tape_arith.arith.runs.preset import changed_settings
 from tape_arith.arith.runs.run import Run
-from tape_arith.arith.stopping import Stopper
+from tape_arith.arith.stopping import Stopped, Stopper
 from tape_arith.arith.sweeps.engines import Engine
 from tape_arith.arith.terminal import say
 
-Kind = Literal["generate", "train", "score"]
 SECONDS_BETWEEN_LOOKS = 0.5
 SECONDS_BEFORE_AGAIN = 5.0
 
 
 @dataclass(frozen=True)
 class Job:
-    """One call of a command; only score jobs use `evaluation_set`."""
+    """One call of a command for a run. A subclass is a kind of job."""
+
+    kind: ClassVar[str]
 
     id: str
-    kind: Kind
     run: Run
     options: TrainOptions
     depends: tuple[str, ...] = ()
-    evaluation_set: EvaluationSet = DEFAULT_SET
 
     @property
     def folder(self) -> RunFolder:
         """The folder that the job writes: two jobs on one folder never run at the same time."""
-        if self.kind == "generate" and self.options.data is not None:
-            return RunFolder(self.options.data)
         return self.run.folder
 
     @property
     def argv(self) -> list[str]:
         """The command line after `tape-arith`."""
-        run, options = self.run, self.options
-        if self.kind == "score":
-            scoring = score_options(run.name.extrapolation, self.evaluation_set)
-            return ["score", str(run.folder.path), *scoring, *options.compute.for_scoring.options]
-        changed = changed_settings(run.config, run.preset)
+        raise NotImplementedError
+
+    def progress(self) -> Progress:
+        """Read from files how far the job is."""
+        raise NotImplementedError
+
+    def done(self) -> bool:
+        """Return whether the files say that the job is done."""
+        return self.progress().done
+
+    def cost(self) -> tuple[int, float]:
+        """Count the tokens that the whole job reads and its useful FLOPs.
+
+        Raises Failure if a user's encoding cannot list its matrix products.
+        """
+        raise NotImplementedError
+
+    def perform(self, stopper: Stopper) -> bool:
+        """Do the job in this process, as its command would; return whether it is complete.
+
+        Raises UsageError and Failure where the command does.
+        """
+        raise NotImplementedError
+
+    @property
+    def _config_options(self) -> list[str]:
+        changed = changed_settings(self.run.config, self.run.preset)
         settings = [f"--set={key}={value}" for key, value in changed.items()]
-        config = ["--preset", run.preset, *settings, "--seed", str(run.seed)]
-        if self.kind == "generate":
-            return ["generate", *config, "--out", str(options.data)]
+        return ["--preset", self.run.preset, *settings, "--seed", str(self.run.seed)]
+
+
+class GenerateJob(Job):
+    """Writes the dataset `options.data`, which a training of this run reads."""
+
+    kind = "generate"
+
+    @property
+    def folder(self) -> RunFolder:
+        return RunFolder(self._dataset)
+
+    @property
+    def argv(self) -> list[str]:
+        return ["generate", *self._config_options, "--out", str(self._dataset)]
+
+    def progress(self) -> Progress:
+        try:
+            identity = Manifest.load(self._dataset).identity
+        except (UsageError, Failure):  # the job itself says what is wrong
+            return Progress()
+        return Progress(identity == Identity.of(*self._problems))
+
+    def cost(self) -> tuple[int, float]:
+        return 0, 0.0
+
+    def perform(self, stopper: Stopper) -> bool:
+        try:
+            generate_dataset(self._dataset, *self._problems, should_stop=stopper)
+        except Stopped:
+            return False
+        return True
+
+    @property
+    def _dataset(self) -> Path:
+        assert self.options.data is not None, "a dataset is written to a folder"
+        return self.options.data
+
+    @property
+    def _problems(self) -> tuple[Bucket, int]:
+        return self.run.config.bucket(self.run.seed), self.run.config.num_problems
+
+
+class TrainJob(Job):
+    """Trains a run."""
+
+    kind = "train"
+
+    @property
+    def argv(self) -> list[str]:
+        run, options = self.run, self.options
         argv = ["train", "--pe", run.name.encoding.own]
         if run.source is not None:
             argv += init_from_options(run.name, run.source.folder.path)
-        argv += [*config, "--runs", str(run.root)]
+        argv += [*self._config_options, "--runs", str(run.root)]
         argv += ["--data", str(options.data)] if options.data else []
         argv += ["--no-score"] + ([] if options.curves else ["--no-curves"])
         argv += ["--track", ",".join(options.trackers)] if options.trackers else []
         return argv + options.compute.options
 
     def progress(self) -> Progress:
-        """Read the progress from the run's files; unknown for `generate`, which looks by itself."""
-        if self.kind == "train":
-            return self.folder.train_progress(self.run.matches)
-        return self.run.score_progress(self.evaluation_set) if self.kind == "score" else Progress()
+        return self.folder.train_progress(self.run.matches)
 
     def done(self) -> bool:
-        """Return whether the files of the job's run say that it is done."""
-        if self.kind == "train":  # without reading all metrics
-            record = self.run.record()
-            return record is not None and self.folder.is_trained(record)
-        return self.progress().done
+        record = self.run.record()  # without reading all metrics
+        return record is not None and self.folder.is_trained(record)
 
-    def complete_grid(self) -> Grid | None:
-        """Return the grid of a score job that is done; None for any other job."""
-        return self.run.complete_grid(self.evaluation_set) if self.kind == "score" else None
+    def cost(self) -> tuple[int, float]:
+        from tape_arith.arith.decoders.cost import training_flops_a_token, training_tokens
+
+        config = self.run.config
+        tokens = training_tokens(config)
+        return tokens, tokens * training_flops_a_token(Name(self.run.name.encoding), config)
+
+    def perform(self, stopper: Stopper) -> bool:
+        from tape_arith.arith.training.session import train_run
+
+        run, origin = self.run, self.run.name.encoding.origin
+        return train_run(
+            run,
+            self.options,
+            source=None if run.source is None else run.source.folder,
+            only_positional=origin is not None and origin.only_positional,
+            should_stop=stopper,
+        ).finished()
+
+
+@dataclass(frozen=True)
+class ScoreJob(Job):
+    """Scores a trained run on `evaluation_set`."""
+
+    kind = "score"
+
+    evaluation_set: EvaluationSet = DEFAULT_SET
+
+    @property
+    def argv(self) -> list[str]:
+        run, compute = self.run, self.options.compute.for_scoring
+        scoring = score_options(run.name.extrapolation, self.evaluation_set)
+        return ["score", str(run.folder.path), *scoring, *compute.options]
+
+    def progress(self) -> Progress:
+        return self.run.score_progress(self.evaluation_set)
+
+    def cost(self) -> tuple[int, float]:
+        from tape_arith.arith.decoders.cost import grid_tokens, training_flops_a_token
+
+        config = self.run.config
+        tokens = grid_tokens(config, self.evaluation_set.split)
+        # A forward takes a third of the FLOPs of a training step.
+        flops = training_flops_a_token(Name(self.run.name.encoding), config) / 3
+        return tokens, tokens * flops
+
+    def perform(self, stopper: Stopper) -> bool:
+        from tape_arith.arith.scoring.session import score_run
+
+        return score_run(
+            self.run.folder,
+            self.run.name.extrapolation,
+            evaluation_set=self.evaluation_set,
+            compute=self.options.compute.for_scoring,
+            should_stop=stopper,
+        ).complete
 
 
 class JobEnd(NamedTuple):
@@ -125,33 +243,27 @@ def plan(
     """
     jobs: dict[str, Job] = {}
 
-    def add(
-        kind: Kind,
-        target: Path,
-        run: Run,
-        *depends: Job,
-        evaluation_set: EvaluationSet = DEFAULT_SET,
-    ) -> Job:
+    def add(kind: type[Job], target: Path, run: Run, *depends: Job, **facts: Any) -> Job:
         name = target.relative_to(out) if target.is_relative_to(out) else target
-        key = f"{kind}/{name.as_posix().removesuffix('.json')}"
+        key = f"{kind.kind}/{name.as_posix().removesuffix('.json')}"
         dataset = None if data is None else run.config.dataset_folder(data, run.seed)
         ids = tuple(job.id for job in depends)
-        own = replace(options, data=dataset)
-        return jobs.setdefault(key, Job(key, kind, run, own, ids, evaluation_set))
+        return jobs.setdefault(key, kind(key, run, replace(options, data=dataset), ids, **facts))
 
     def train(run: Run) -> Job:
         depends: list[Job] = []
         if data is not None:
-            depends.append(add("generate", run.config.dataset_folder(data, run.seed), run))
+            dataset = run.config.dataset_folder(data, run.seed)
+            depends.append(add(GenerateJob, dataset, run))
         if run.source is not None:
             depends.append(train(run.source))
-        return add("train", run.folder.path, run, *depends)
+        return add(TrainJob, run.folder.path, run, *depends)
 
     for run in runs:
         trained = train(run)
         for evaluation_set in map(EvaluationSet, splits):
             grid = run.folder.grid_file(run.name.extrapolation, evaluation_set)
-            add("score", grid, run, trained, evaluation_set=evaluation_set)
+            add(ScoreJob, grid, run, trained, evaluation_set=evaluation_set)
     return list(jobs.values())
 
 
@@ -231,11 +343,10 @@ def run_jobs(
             break
         for end in engine.wait(SECONDS_BETWEEN_LOOKS):
             del running[end.job.id]
-            if grid := end.job.complete_grid():
-                varied = (f"{key}={value} " for key, value in end.job.run.settings.items())
-                say("".join(varied) + grid.summary())
-            # Besides the exit code, the job's files must say that it is done; a dataset has none.
-            if end.code == EXIT_DONE and (end.job.kind == "generate" or end.job.done()):
+            if isinstance(end.job, ScoreJob):
+                say_result(end.job)
+            # Besides the exit code, the job's files must say that it is done.
+            if end.code == EXIT_DONE and end.job.done():
                 done.add(end.job.id)
             elif end.code == EXIT_AGAIN and not stopper():
                 say(f"again in {SECONDS_BEFORE_AGAIN:.0f} s: {end.job.id}: {end.reason}")
@@ -260,3 +371,10 @@ def run_jobs(
 def _is_stop(code: int) -> bool:
     """Return whether `code` means that a job was stopped (< 0: before it handled signals)."""
     return code in (EXIT_AGAIN, EXIT_INTERRUPTED) or code < 0
+
+
+def say_result(job: ScoreJob) -> None:
+    """Print the means of a grid, if it is complete."""
+    if grid := job.run.complete_grid(job.evaluation_set):
+        varied = (f"{key}={value} " for key, value in job.run.settings.items())
+        say("".join(varied) + grid.summary())

@@ -1,6 +1,8 @@
 """Sweeps of tiny runs: their files, their jobs, and what they leave."""
 
 import json
+from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 from tape_arith.arith.registry.names import parse
@@ -37,8 +39,15 @@ def jobs_of(result: Result) -> dict[str, str]:
     return {job["id"]: job["state"] for job in json.loads(result.out)["jobs"]}
 
 
+@dataclass(frozen=True)
 class MarkedJob(Job):
     """A job that is done if a file says so, whatever its run."""
+
+    words: Sequence[str] = ()
+
+    @property
+    def argv(self) -> list[str]:
+        return list(self.words)
 
     @property
     def mark(self) -> Path:
@@ -46,9 +55,6 @@ class MarkedJob(Job):
 
     def done(self) -> bool:
         return self.mark.exists()
-
-    def complete_grid(self) -> None:
-        return None
 
     def finish(self) -> None:
         self.mark.parent.mkdir(exist_ok=True)
@@ -59,4 +65,7 @@ def marked_jobs(*names: str) -> list[MarkedJob]:
     """Make a train and a score job of each encoding."""
     config = load_preset("mini")
     runs = [Run(parse(name), 0, "mini", config, Path("runs")) for name in names]
-    return [MarkedJob(**vars(job)) for job in plan(runs, TrainOptions(), Path("runs"))]
+    return [
+        MarkedJob(job.id, job.run, job.options, job.depends, job.argv)
+        for job in plan(runs, TrainOptions(), Path("runs"))
+    ]

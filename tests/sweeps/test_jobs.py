@@ -11,7 +11,6 @@ from tape_arith.arith.runs.options import Compute, TrainOptions
 from tape_arith.arith.runs.run import Run
 from tape_arith.arith.stopping import Stopper
 from tape_arith.arith.sweeps import jobs as module
-from tape_arith.arith.sweeps.engines import local
 from tape_arith.arith.sweeps.engines.local import InProcess
 from tape_arith.arith.sweeps.jobs import Job, JobEnd, done_jobs, plan, run_jobs
 from tape_arith.arith.sweeps.sweep import load_sweep
@@ -200,7 +199,7 @@ def test_in_this_process_an_error_ends_no_other_job(
         job.finish()
         return True
 
-    monkeypatch.setattr(local, "perform", perform)
+    monkeypatch.setattr(MarkedJob, "perform", perform)
     jobs = marked_jobs("rope", "fire")
     outcome = run_jobs(jobs, InProcess(Stopper()), Stopper())
     assert "No space left" in outcome.failed[0].reason and outcome.exit_code == 1

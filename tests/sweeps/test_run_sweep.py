@@ -96,7 +96,7 @@ def test_the_price_of_the_paper_s_model(here: Path) -> None:
     """By the usual rule, 6 FLOPs a weight and token, less for logits of answers alone."""
     run = load_sweep("paper-20").runs(Path("runs"))[2]
     assert str(run.name) == "nope"
-    tokens, flops = estimate.job_cost(plan([run], TrainOptions(), Path("runs"))[0])
+    tokens, flops = plan([run], TrainOptions(), Path("runs"))[0].cost()
     assert tokens == pytest.approx(512 * 10_000 * (21 + 2 * 20 / 3 + 2.5), rel=0.02)
     assert flops == pytest.approx(6 * 117.4e6 * tokens, rel=0.05)
 

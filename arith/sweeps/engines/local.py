@@ -5,7 +5,6 @@ import time
 import traceback
 from pathlib import Path
 
-from tape_arith.arith.data.write_dataset import generate_dataset
 from tape_arith.arith.errors import (
     EXIT_DONE,
     EXIT_FAILED,
@@ -14,14 +13,12 @@ from tape_arith.arith.errors import (
     Failure,
     UsageError,
 )
-from tape_arith.arith.scoring.session import score_run
-from tape_arith.arith.stopping import Stopped, Stopper
+from tape_arith.arith.stopping import Stopper
 from tape_arith.arith.sweeps.engines import Engine
 from tape_arith.arith.sweeps.engines.worker import last_line, start_command
 from tape_arith.arith.sweeps.jobs import Job, JobEnd, log_file
 from tape_arith.arith.sweeps.slots import Slots, visible_gpus
 from tape_arith.arith.terminal import say
-from tape_arith.arith.training.session import train_run
 
 SECONDS_BETWEEN_LOOKS, SECONDS_BETWEEN_LINES = 0.1, 30.0
 
@@ -50,7 +47,7 @@ class InProcess:
     def submit(self, job: Job) -> None:
         code, reason = EXIT_PARTLY, ""
         try:
-            if perform(job, self.stopper):
+            if job.perform(self.stopper):
                 code = EXIT_DONE
         except Exception as error:  # a job that fails must not end the others
             reason = " ".join(str(error).split())
@@ -69,38 +66,6 @@ class InProcess:
 
     def stop(self) -> None:
         """Do nothing: no job is running when this is called."""
-
-
-def perform(job: Job, stopper: Stopper) -> bool:
-    """Do a job as its command would; return whether it is complete.
-
-    Raises UsageError and Failure where the command does.
-    """
-    run, options, name = job.run, job.options, job.run.name
-    if job.kind == "generate":
-        bucket, count = run.config.bucket(run.seed), run.config.num_problems
-        try:
-            generate_dataset(job.folder.path, bucket, count, should_stop=stopper)
-        except Stopped:
-            return False
-        return True
-    if job.kind == "score":
-        return score_run(
-            run.folder,
-            name.extrapolation,
-            evaluation_set=job.evaluation_set,
-            compute=options.compute.for_scoring,
-            should_stop=stopper,
-        ).complete
-    origin = name.encoding.origin
-    folder = train_run(
-        run,
-        options,
-        source=None if run.source is None else run.source.folder,
-        only_positional=origin is not None and origin.only_positional,
-        should_stop=stopper,
-    )
-    return folder.finished()
 
 
 class Subprocesses:
