@@ -42,9 +42,10 @@ def atomic(path: Path) -> Iterator[Path]:
     """Yield a temporary file that replaces `path` when the block ends without an error.
 
     Removes temporary files of killed writers of `path` first. Raises Failure, naming `path`, if
-    writing fails; no partial file remains.
+    writing fails or something else than a file is there; no partial file remains.
     """
     temporary = temporary_beside(path)
+    _check_replaceable(path)
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         remove_stale_temporaries(path.parent, path.name)
@@ -64,6 +65,17 @@ def atomic(path: Path) -> Iterator[Path]:
         if isinstance(error, OSError):
             raise Failure(f"cannot write {path}: {error.strerror or error}") from error
         raise
+
+
+def _check_replaceable(path: Path) -> None:
+    """Raise Failure if a device, a pipe, a link or a folder would be replaced by a file."""
+    try:
+        mode = path.lstat().st_mode
+    except OSError:
+        return
+    if not stat.S_ISREG(mode):
+        kind = "a link" if stat.S_ISLNK(mode) else "a folder" if stat.S_ISDIR(mode) else "no file"
+        raise Failure(f"cannot write {path}: it is {kind}")
 
 
 def temporary_beside(path: Path) -> Path:

@@ -16,7 +16,7 @@ from pathlib import Path
 from filelock import LeaseSettingsMismatch, SoftFileLease, Timeout
 
 from tape_arith.arith.errors import EXIT_AGAIN, Failure
-from tape_arith.arith.files import read_text, remove_stale_temporaries
+from tape_arith.arith.files import read_text, remove_stale_temporaries, write_text
 from tape_arith.arith.machine import is_alive
 
 NAME, ACTIVITY = ".lock", ".activity"
@@ -40,7 +40,7 @@ def lock_folder(folder: Path, activity: str = "train") -> Iterator[None]:
     """Lock `folder`, which is created if missing; other processes are shown `activity`.
 
     A process may lock again a folder that it has locked. Raises Busy if another process holds the
-    lock; Failure if writing fails.
+    lock; Failure if writing fails or the folder holds a link.
     """
     key = folder.resolve()
     if key in _held:
@@ -51,7 +51,7 @@ def lock_folder(folder: Path, activity: str = "train") -> Iterator[None]:
         try:
             _acquire(lease, folder)
             _held[key] = lease
-            (folder / ACTIVITY).write_text(activity)
+            write_text(folder / ACTIVITY, activity)
         except (Timeout, LeaseSettingsMismatch):
             raise Busy(f"{folder} is being written by {_describe(lease, folder)}") from None
         except (OSError, RuntimeError) as error:  # RuntimeError: no thread can be started
@@ -71,10 +71,12 @@ def lock_folder(folder: Path, activity: str = "train") -> Iterator[None]:
 def check_lock(folder: Path) -> None:
     """Check, before a write, that this process still holds the lock on `folder` if it took one.
 
-    Raises Busy if another process has taken the lock over.
+    Raises Busy if another process has taken the lock over, Failure if the folder is gone.
     """
     lease = _held.get(folder.resolve())
     if lease is not None and not _is_ours(lease):
+        if not folder.exists():
+            raise Failure(f"{folder} was moved or removed while this process was writing it")
         raise Busy(f"{folder}: another process took it over while this one stood still")
 
 
@@ -94,6 +96,7 @@ def _acquire(lease: SoftFileLease, folder: Path) -> None:
     for attempt in range(3):
         try:
             folder.mkdir(parents=True, exist_ok=True)
+            _check_no_links(folder)
             remove_stale_temporaries(folder)
             silent = _is_silent(folder)
             # Its writer was killed before it wrote who it is, or an earlier call of this process
@@ -107,6 +110,16 @@ def _acquire(lease: SoftFileLease, folder: Path) -> None:
         except (FileNotFoundError, FileExistsError):
             if attempt == 2:
                 raise
+
+
+def _check_no_links(folder: Path) -> None:
+    """Raise Failure for a link in `folder`: writes and deletions would leave the folder."""
+    for path in folder.iterdir():
+        if path.is_symlink():
+            raise Failure(
+                f"{path} is a link, and what is written to {folder} stays in it: put the folder or "
+                "file itself there"
+            )
 
 
 def _is_ours(lease: SoftFileLease) -> bool:

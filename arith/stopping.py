@@ -77,13 +77,19 @@ class Stopper:
 
 
 def seconds(text: str) -> float:
-    """Parse a duration: "90", "90s", "25m", "3h". Raises ValueError.
+    """Parse a duration: "90", "90s", "25m", "3h", "1:30:00". Raises ValueError.
 
-    >>> seconds("25m")
-    1500.0
+    >>> seconds("25m"), seconds("1:30:00")
+    (1500.0, 5400.0)
     """
     unit = {"s": 1.0, "m": 60.0, "h": 3600.0}.get(text[-1:])
-    value = float(text[:-1]) * unit if unit else float(text)
+    if ":" in text:
+        hours, minutes, rest = map(int, text.split(":"))
+        value = 3600.0 * hours + 60.0 * minutes + rest
+        if min(hours, minutes, rest) < 0 or max(minutes, rest) > 59:
+            raise ValueError(text)
+    else:
+        value = float(text[:-1]) * unit if unit else float(text)
     if not 0 < value < float("inf"):
         raise ValueError(text)
     return value

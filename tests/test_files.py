@@ -48,6 +48,21 @@ def test_paths_that_cannot_be_written(tmp_path: Path) -> None:
     assert {path.name for path in tmp_path.iterdir()} == {"file", "folder"}
 
 
+def test_only_files_are_replaced(tmp_path: Path) -> None:
+    write_text(tmp_path / "file", "kept")
+    (tmp_path / "link").symlink_to(tmp_path / "file")
+    (tmp_path / "nowhere").symlink_to(tmp_path / "absent")
+    os.mkfifo(tmp_path / "pipe")
+    before = sorted(path.name for path in tmp_path.iterdir())
+    for name, kind in (("link", "a link"), ("nowhere", "a link"), ("pipe", "no file")):
+        with pytest.raises(Failure, match=f"cannot write .*{name}: it is {kind}"):
+            write_text(tmp_path / name, "x")
+    with pytest.raises(Failure, match="cannot write /dev/null: it is no file"):
+        write_text(Path("/dev/null"), "x")
+    assert (tmp_path / "file").read_text() == "kept"
+    assert sorted(path.name for path in tmp_path.iterdir()) == before
+
+
 @pytest.mark.parametrize("function", ["fsync", "replace"])
 def test_a_full_disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, function: str) -> None:
     path = tmp_path / "file"

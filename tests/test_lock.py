@@ -2,12 +2,13 @@
 
 import os
 import re
+import shutil
 import signal
 import subprocess
 import sys
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -16,7 +17,11 @@ import pytest
 
 from tape_arith.arith import files, lock
 from tape_arith.arith.errors import Failure
-from tests.helpers.tiny_runs import call, done, settings
+from tape_arith.arith.runs import folder as run_folder
+from tape_arith.arith.runs.folder import RunFolder
+from tests.helpers.tiny_runs import call, contents, done, refused, settings
+
+TRAIN_FRESH = ("train", "--pe", "rope", "--fresh", *settings())
 
 HOLDER = """
 import sys
@@ -193,3 +198,56 @@ def test_a_run_that_is_being_written_is_refused_for_now(comparison: Path) -> Non
         done("score", folder)  # is done: it only reads
     done("score", folder, "--with", "yarn")
     assert not (folder / lock.NAME).exists() and not (folder / lock.ACTIVITY).exists()
+
+
+@pytest.mark.parametrize("name", [lock.ACTIVITY, "weights", "at-4-steps", "metrics.jsonl"])
+def test_nothing_is_written_through_a_link(comparison: Path, tmp_path: Path, name: str) -> None:
+    """A run may be somebody else's: what is written to its folder stays in it."""
+    run = comparison / "runs/mini/rope/seed-0"
+    outside = tmp_path / "outside"
+    outside.mkdir()
+    mine = outside / "mine.safetensors"
+    mine.write_text("mine")
+    target = mine if "." in name else outside
+    if (run / name).is_dir():
+        target = Path(shutil.move(run / name, outside / name))
+    else:
+        (run / name).unlink(missing_ok=True)
+    (run / name).symlink_to(target)
+    before = contents(outside)
+    for command in (("score", run, "--fresh"), ("train", run, "--steps", 9), TRAIN_FRESH):
+        assert f"{name} is a link" in refused(*command, code=1)
+    assert contents(outside) == before
+
+
+def test_a_run_that_was_moved_is_told_so(tmp_path: Path) -> None:
+    folder = tmp_path / "run"
+    with lock.lock_folder(folder):
+        folder.rename(tmp_path / "elsewhere")
+        with pytest.raises(Failure, match="run was moved or removed while"):
+            lock.check_lock(folder)
+        (tmp_path / "elsewhere").rename(folder)
+
+
+def test_every_writer_of_a_run_checks_the_lock(
+    comparison: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run = RunFolder(comparison / "runs/mini/rope/seed-0")
+    record, before = run.record(), contents(run.path)
+
+    def lost(folder: Path) -> None:
+        raise lock.Busy(f"{folder}: another process took it over")
+
+    monkeypatch.setattr(run_folder, "check_lock", lost)
+    writers: list[Callable[[], None]] = [
+        lambda: run.write_record(record),
+        lambda: run.write_timing("train", 1.0),
+        lambda: run.add_metrics({}),
+        lambda: run.truncate_metrics(0),
+        lambda: run.set_grids_aside(4),
+        run.delete,
+    ]
+    for write in writers:
+        with pytest.raises(lock.Busy):
+            write()
+    assert contents(run.path) == before

@@ -1,5 +1,6 @@
 """Parse options, stop and exit in the same way in every command."""
 
+import re
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -17,6 +18,8 @@ if TYPE_CHECKING:
     from tape_arith.arith.runs.record import RunRecord
     from tape_arith.arith.stopping import Stopper
     from tape_arith.arith.sweeps.jobs import Outcome
+
+_MOST_NUMBERS = 10_000
 
 
 def chosen_config(
@@ -53,14 +56,21 @@ def chosen_config(
 
 
 def whole_numbers(option: str, text: str) -> list[int]:
-    """Parse "0,1,2" as numbers without duplicates. Raises UsageError, naming `option`."""
-    parts = [part.strip() for part in text.split(",")]
-    if not all(part.isdecimal() for part in parts):
-        raise UsageError(f"{option} takes whole numbers with commas, as in 0,1,2, not '{text}'")
-    # Python refuses to read a number of thousands of digits.
-    numbers = [int(part) for part in parts if len(part) < 100]
-    if len(numbers) < len(parts) or max(numbers) > MOST_INTEGER:
-        raise UsageError(f"{option} takes numbers up to {MOST_INTEGER}, not {text[:100]}")
+    """Parse "0,1,2" or "0-2" as numbers without duplicates. Raises UsageError, naming `option`."""
+    numbers: list[int] = []
+    for part in text.split(","):
+        ends = re.fullmatch(r"\s*(\d+)\s*(?:-\s*(\d+)\s*)?", part, re.ASCII)
+        if ends is None:
+            raise UsageError(
+                f"{option} takes whole numbers with commas, as in 0,1,2 or 0-2, not '{text}'"
+            )
+        # Python refuses to read a number of thousands of digits.
+        first, last = (int(end[:100]) for end in (ends[1], ends[2] or ends[1]))
+        if max(first, last) > MOST_INTEGER or last - first >= _MOST_NUMBERS:
+            raise UsageError(f"{option} takes numbers up to {MOST_INTEGER}, not {text[:100]}")
+        if last < first:
+            raise UsageError(f"{option}: {part.strip()} counts down: write {last}-{first}")
+        numbers += range(first, last + 1)
     return list(dict.fromkeys(numbers))
 
 
@@ -71,7 +81,9 @@ def stopper_for(time_limit: str | None) -> "Stopper":
     try:
         return Stopper(None if time_limit is None else seconds(time_limit))
     except ValueError:
-        raise UsageError(f"--time-limit takes 90s, 25m or 3h, not '{time_limit}'") from None
+        raise UsageError(
+            f"--time-limit takes 90s, 25m, 3h or 1:30:00, not '{time_limit}'"
+        ) from None
 
 
 def use_threads(threads: int | None) -> None:

@@ -250,7 +250,7 @@ def chosen_format(
 # ---- the machine ----------------------------------------------------------------------------
 
 TimeLimit = Annotated[
-    str | None, typer.Option(help="Stop in good order after 90s, 25m or 3h (exit code 3).")
+    str | None, typer.Option(help="Stop in good order after 90s, 25m, 3h or 1:30:00 (exit code 3).")
 ]
 Threads = Annotated[
     int | None,

@@ -28,7 +28,7 @@ from tape_arith.arith.errors import Corrupt, Failure, UsageError
 from tape_arith.arith.files import append_line, slug, write_text
 from tape_arith.arith.grids.evaluation_set import DEFAULT_SET, EvaluationSet
 from tape_arith.arith.grids.grid import Grid
-from tape_arith.arith.lock import activity
+from tape_arith.arith.lock import activity, check_lock
 from tape_arith.arith.registry.names import Encoding, Name, NamePart
 from tape_arith.arith.runs.metrics import read_lines
 from tape_arith.arith.runs.record import TASK, Environment, RunRecord, Timings
@@ -65,7 +65,7 @@ class _File(str):
 
 @dataclass(frozen=True)
 class RunFolder:
-    """The folder of one run."""
+    """The folder of one run. Every write checks first that the lock was not lost meanwhile."""
 
     path: Path
 
@@ -159,6 +159,7 @@ class RunFolder:
         return read_document(self.record_file, RunRecord)
 
     def write_record(self, record: RunRecord) -> None:
+        check_lock(self.path)
         write_document(self.record_file, record.to_dict(), RunRecord.kind)
 
     def environment(self) -> Environment:
@@ -172,6 +173,7 @@ class RunFolder:
         return read_document(self.timings_file, Timings).seconds
 
     def write_timing(self, stage: str, seconds: float) -> None:
+        check_lock(self.path)
         stages = self.timings() | {stage: round(seconds, 3)}
         write_document(self.timings_file, {"seconds": stages}, Timings.kind)
 
@@ -185,10 +187,12 @@ class RunFolder:
 
     def add_metrics(self, content: dict[str, Any]) -> None:
         """Add a line to metrics.jsonl. Raises Failure if writing fails."""
+        check_lock(self.path)
         append_line(self.metrics_file, json.dumps(content, allow_nan=False))
 
     def truncate_metrics(self, step: int) -> None:
         """Drop the lines after `step`, which will be repeated; name and drop corrupt lines."""
+        check_lock(self.path)
         lines, faults = read_lines(self.metrics_file)
         for fault in faults:
             say(f"note: left out of {self.metrics_file}: {fault}")
@@ -197,6 +201,7 @@ class RunFolder:
 
     def set_grids_aside(self, steps: int) -> None:
         """Move the grids of a budget of `steps`, which is about to be extended."""
+        check_lock(self.path)
         for grid in self.path.glob("grid*.json"):
             aside = self.path / f"at-{steps}-steps" / grid.name
             aside.parent.mkdir(exist_ok=True)
@@ -204,6 +209,7 @@ class RunFolder:
 
     def delete(self) -> None:
         """Delete the run's files, the record first: what a kill leaves does not count as a run."""
+        check_lock(self.path)
         files = [self.record_file, self.environment_file, self.metrics_file, self.timings_file]
         files += [*self.path.glob("grid*.json"), *self.path.glob("at-*-steps/grid*.json")]
         for file in [*files, *self.path.glob("weights/*.safetensors")]:
