@@ -8,9 +8,10 @@ import signal
 import sys
 from contextlib import suppress
 from importlib import import_module
-from typing import Annotated, NoReturn
+from typing import Annotated, Any, NoReturn
 
 import typer
+from typer.core import TyperCommand
 
 from tape_arith.arith.errors import (
     EXIT_AGAIN,
@@ -38,11 +39,26 @@ app = typer.Typer(
     help="Length generalization in arithmetic: generate problems, train decoders that differ only "
     "in their positional encoding, score exact match, draw comparison heatmaps.",
 )
+
+
+class _Command(TyperCommand):
+    """A command that refuses an option given twice, of which one value would be dropped."""
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        rest = super().parse_args(ctx, list(args))
+        _, _, order = self.make_parser(ctx).parse_args(args=list(args))
+        for param in order:
+            several = getattr(param, "is_flag", False) or getattr(param, "multiple", False)
+            if not several and param.nargs == 1 and order.count(param) > 1:
+                raise UsageError(f"{param.opts[0]} takes one value and is given twice")
+        return rest
+
+
 for _panel, _names in PANELS.items():
     for _name in _names:
         _module = import_module(f"tape_arith.arith.commands.{_name}")
         _example = f"Example: {_module.EXAMPLE}"
-        app.command(_name, rich_help_panel=_panel, epilog=_example)(_module.command)
+        app.command(_name, cls=_Command, rich_help_panel=_panel, epilog=_example)(_module.command)
 
 
 def _print_version(context: typer.Context, requested: bool) -> None:

@@ -74,6 +74,8 @@ def test_encodings_that_are_refused(here: Path, pe: str) -> None:
         (("train", "--pe", "tape,rope"), "tape-arith run --pe tape,rope"),
         (("train", "--pe", "rope", "--time-limit", "soon"), "90s, 25m, 3h or 1:30:00, not 'soon'"),
         (("train", "--pe", "rope", "--time-limit", "1:75:00"), "or 1:30:00, not '1:75:00'"),
+        (("list", "--runs", "a", "--runs", "b"), "--runs takes one value and is given twice"),
+        (("train", "--pe", "rope", "--pe", "fire"), "--pe takes one value and is given twice"),
         (("run", "--pe", "rope", "--seeds", "4-0"), "4-0 counts down: write 0-4"),
         (("run", "--pe", "rope", "--seeds", "0-99999999"), "--seeds takes numbers up to"),
         (("train", "--pe", "rope", "--preset", "minni"), "did you mean 'mini'?"),
