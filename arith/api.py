@@ -24,12 +24,13 @@ import pandas as pd
 
 from tape_arith.arith.compare.across_tasks import across_tasks
 from tape_arith.arith.compare.leaderboard import build_board
-from tape_arith.arith.compare.panels import ALL, panels_of, parse_names
+from tape_arith.arith.compare.panels import ALL, parse_names
 from tape_arith.arith.data.bucket import EVALUATION, known_split
 from tape_arith.arith.errors import Failure as Failure  # offered beside the functions
 from tape_arith.arith.errors import UsageError
 from tape_arith.arith.grids.evaluation_set import EvaluationSet
 from tape_arith.arith.grids.grid import Grid
+from tape_arith.arith.grids.panel import panels_of
 from tape_arith.arith.registry.names import Name, NamePart, parse, parse_extrapolation
 from tape_arith.arith.runs import folder as folders
 from tape_arith.arith.runs.options import TrainOptions
@@ -219,18 +220,20 @@ def heatmap(
     if grids:
         if len(grids) < len(pe):
             raise UsageError("a heatmap is of grids or of names, not of both")
-        panels = sort_panels(panels_of(grids), seed) if sort else panels_of(grids)
+        panels = panels_of(grids)
+        if seed is not None:
+            panels = [panel.only(seed) for panel in panels]
+        panels = sort_panels(panels) if sort else panels
     else:
         listed = _joined(pe)
         problems = EvaluationSet(known_split(split), max_digits)
         panels, sort = heatmap_panels(
             Path(runs), listed, known_preset(preset), problems, seed=seed, sort=sort
         )
-    shown = display_names((panel[0].name for panel in panels), labels)
+    shown = display_names((panel.name for panel in panels), labels)
     return compose(
         panels,
-        seed,
-        order=describe_order(panels, seed, shown) if sort else "",
+        order=describe_order(panels, shown) if sort else "",
         labels=shown,
         width=width,
         columns=columns,

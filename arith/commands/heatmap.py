@@ -45,12 +45,11 @@ def command(
 
     evaluation_set = EvaluationSet(split, max_digits)
     panels, in_order = heatmap_panels(runs, pe, preset, evaluation_set, seed=seed, sort=sort)
-    labels = display_names((panel[0].name for panel in panels), read_labels(label))
+    labels = display_names((panel.name for panel in panels), read_labels(label))
     path = figure or figure_path(runs, panels, evaluation_set)
     drawn = compose(
         panels,
-        seed,
-        order=describe_order(panels, seed, labels) if in_order else "",
+        order=describe_order(panels, labels) if in_order else "",
         labels=labels,
         width=width,
         columns=columns,

@@ -36,7 +36,7 @@ def command(
 
     evaluation_set = EvaluationSet(split, max_digits)
     report = collect(runs, pe, preset, evaluation_set, costs=costs)
-    folder = preset_folder(runs, report.panels[0][0].preset)
+    folder = preset_folder(runs, report.board.preset)
     path = out or folder / f"report{evaluation_set.name}.html"
     write(report, path)
     print(path)

@@ -14,11 +14,9 @@ from tape_arith.arith.compare.lengths import trained_and_tested
 from tape_arith.arith.compare.panels import (
     ALL,
     Excluded,
-    Panels,
     canonical_task,
     choose_group,
     nothing_scored,
-    panels_of,
     parse_names,
     scored_in_part,
     split_complete,
@@ -30,6 +28,7 @@ from tape_arith.arith.errors import UsageError, unknown
 from tape_arith.arith.grids.comparable import differences
 from tape_arith.arith.grids.evaluation_set import DEFAULT_SET, EvaluationSet
 from tape_arith.arith.grids.grid import Grid
+from tape_arith.arith.grids.panel import Panel, panels_of
 from tape_arith.arith.registry.locate import known_names
 from tape_arith.arith.runs.folder import find_grids
 from tape_arith.arith.runs.preset import presets
@@ -53,7 +52,7 @@ def across_tasks(
     nothing = partial(nothing_scored, root, evaluation_set)
     if not grids:
         raise nothing()
-    shown: dict[tuple[str, str], Panels] = {}
+    shown: dict[tuple[str, str], list[Panel]] = {}
     cells: dict[str, dict[str, Row]] = {}
     chosen, left_out = _choose_presets(grids, tasks)
     for task, preset in chosen.items():
@@ -73,7 +72,7 @@ def across_tasks(
         left_out.append(Excluded(f"{rest} encoding{'s' * (rest > 1)}", reason))
     cells = {name: by_task for name, by_task in cells.items() if name in wanted}
     for (task, preset), panels in list(shown.items()):
-        shown[task, preset] = [panel for panel in panels if panel[0].name in cells]
+        shown[task, preset] = [panel for panel in panels if panel.name in cells]
         if not shown[task, preset]:
             del shown[task, preset]
             left_out.append(Excluded(f"task {task}", "none of these encodings is scored in it"))
@@ -86,7 +85,7 @@ def across_tasks(
             task,
             preset,
             recipe(panels),
-            trained_and_tested(panels[0][0].axes),
+            trained_and_tested(panels[0].axes),
             source(panels, labels),
             guess_words(task),
         )
@@ -107,7 +106,7 @@ def _choose_presets(grids: Sequence[Grid], tasks: str) -> tuple[dict[str, str], 
     """
     encodings: dict[str, dict[str, set[str]]] = {}
     for grid in grids:
-        by_preset = encodings.setdefault(str(grid.evaluation["task"]), {})
+        by_preset = encodings.setdefault(grid.evaluation.task, {})
         by_preset.setdefault(grid.preset, set()).add(grid.name)
     task_of = {preset: task for task, presets in encodings.items() for preset in presets}
     named = [name.strip() for name in tasks.split(",") if name.strip()]

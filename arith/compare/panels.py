@@ -11,7 +11,9 @@ from tape_arith.arith.errors import Failure, UsageError, unknown
 from tape_arith.arith.files import slug
 from tape_arith.arith.grids.comparable import differences
 from tape_arith.arith.grids.evaluation_set import DEFAULT_SET, EvaluationSet
+from tape_arith.arith.grids.facts import Budget
 from tape_arith.arith.grids.grid import Grid
+from tape_arith.arith.grids.panel import Panel, panels_of
 from tape_arith.arith.registry.names import Name, parse, parse_list, parse_task
 from tape_arith.arith.runs.command_lines import (
     completing_command,
@@ -28,8 +30,6 @@ ALL = "all"
 """As the value of `names`, it means every scored encoding of the preset."""
 _MOST_NAMED = 8
 """The most encodings that a figure's file name lists."""
-Panels = list[list[Grid]]
-"""The grids of each encoding, one grid per seed."""
 Key = tuple[str, str, int]
 """Preset, encoding and seed, which identify a run."""
 T = TypeVar("T")
@@ -45,7 +45,7 @@ class _Candidate(Protocol):
     @property
     def seed(self) -> int: ...
     @property
-    def budget(self) -> Mapping[str, Any]: ...
+    def budget(self) -> Budget: ...
 
 
 _C = TypeVar("_C", bound=_Candidate)
@@ -72,7 +72,7 @@ class RunFiles:
     name: str
     """The encoding, as it was trained."""
     seed: int
-    budget: Mapping[str, Any]
+    budget: Budget
 
     @cached_property
     def metrics(self) -> list[dict[str, Any]]:
@@ -129,7 +129,7 @@ def select_panels(
     evaluation_set: EvaluationSet = DEFAULT_SET,
     runs: Mapping[Key, RunFiles] | None = None,
     task: str | None = None,
-) -> tuple[Panels, list[Excluded]]:
+) -> tuple[list[Panel], list[Excluded]]:
     """Return the complete grids of each encoding in `names`, and the runs that are left out.
 
     The latter are named on stderr. With `runs` (all runs below `root`), other encodings that may be
@@ -175,7 +175,7 @@ def split_complete(
     for grid in grids:
         (complete if grid.complete else partial).append(grid)
     for grid in partial:
-        count = f"{grid.blocks_done} of {grid.evaluation['problems_per_cell']} problems a cell"
+        count = f"{grid.blocks_done} of {grid.evaluation.problems_per_cell} problems a cell"
         command = completing_command(root, grid, evaluation_set)
         say(f"note: left out: {grid.name} seed {grid.seed}: {count} are scored: {command}")
     return complete, partial
@@ -186,21 +186,13 @@ def scored_in_part(grids: Iterable[Grid], task: str = "") -> Excluded:
     return Excluded(f"{task}, {_listed(grids)}" if task else _listed(grids), "scored in part")
 
 
-def panels_of(grids: Iterable[Grid], names: Iterable[str] = ()) -> Panels:
-    """Return the grids of each encoding: first those of `names`, in that order, then others."""
-    panels: dict[str, list[Grid]] = {name: [] for name in names}
-    for grid in grids:
-        panels.setdefault(grid.name, []).append(grid)
-    return [panel for panel in panels.values() if panel]
-
-
 def _of_task(task: str, grids: Sequence[Grid]) -> list[Grid]:
     """Return the grids of a task. Raises UsageError if there are others but none of it."""
     task = canonical_task(task)
-    tasks = {str(grid.evaluation["task"]) for grid in grids}
+    tasks = {grid.evaluation.task for grid in grids}
     if tasks and task not in tasks:
         raise unknown("scored task", task, tasks)
-    return [grid for grid in grids if grid.evaluation["task"] == task]
+    return [grid for grid in grids if grid.evaluation.task == task]
 
 
 def canonical_task(text: str) -> str:
@@ -267,14 +259,14 @@ def choose_group(
     return shown, excluded
 
 
-def budget_preference(preset: str, budget: Mapping[str, object]) -> tuple[bool, bool]:
+def budget_preference(preset: str, budget: Budget) -> tuple[bool, bool]:
     """Return whether a budget is its preset's, and whether its runs drew their own weights."""
-    own_weights = budget.get("steps_before") is None
+    own_weights = budget.steps_before is None
     if not is_preset(preset):
         return False, own_weights
     config = load_preset(preset)
-    steps = config.steps == budget.get("steps") == budget.get("first_steps")
-    return own_weights and steps and budget.get("config_sha256") == config.sha256, own_weights
+    steps = config.steps == budget.steps == budget.first_steps
+    return own_weights and steps and budget.config_sha256 == config.sha256, own_weights
 
 
 def nothing_scored(
@@ -323,11 +315,11 @@ def _listed(runs: Iterable[_Candidate]) -> str:
 
 
 def figure_path(
-    root: Path, panels: Sequence[Sequence[Grid]], evaluation_set: EvaluationSet = DEFAULT_SET
+    root: Path, panels: Sequence[Panel], evaluation_set: EvaluationSet = DEFAULT_SET
 ) -> Path:
     """Return the default path of a heatmap: beside the runs of its preset."""
-    names = join_names([panel[0].name for panel in panels])
-    return preset_folder(root, panels[0][0].preset) / f"{names}{evaluation_set.name}.png"
+    names = join_names([panel.name for panel in panels])
+    return preset_folder(root, panels[0].preset) / f"{names}{evaluation_set.name}.png"
 
 
 def join_names(names: Sequence[str]) -> str:

@@ -8,12 +8,12 @@ from pathlib import Path
 import pandas as pd
 
 from tape_arith.arith.compare.board import Board
-from tape_arith.arith.compare.captions import Panel
 from tape_arith.arith.compare.curves import curve_rows
 from tape_arith.arith.compare.leaderboard import build_board, label_board
 from tape_arith.arith.compare.panels import ALL, Key, RunFiles, key
 from tape_arith.arith.grids.evaluation_set import DEFAULT_SET, EvaluationSet
 from tape_arith.arith.grids.grid import Grid
+from tape_arith.arith.grids.panel import Panel
 from tape_arith.arith.runs.command_lines import reproduction_commands
 from tape_arith.arith.runs.folder import run_folder
 
@@ -44,7 +44,7 @@ class Report:
 
     board: Board
     panels: Sequence[Panel]
-    """For each row of the leaderboard, in order, the grids of its encoding, one per seed."""
+    """For each row of the leaderboard, in order, that of its encoding."""
     runs: Sequence[Run]
     curves: pd.DataFrame
     """As `Curves.rows`, with encodings in the order of the leaderboard."""
@@ -54,7 +54,7 @@ class Report:
     @property
     def seeds(self) -> list[int]:
         """Every seed that any encoding has."""
-        return sorted({grid.seed for panel in self.panels for grid in panel})
+        return sorted({seed for panel in self.panels for seed in panel.seeds})
 
 
 def collect(
@@ -75,7 +75,7 @@ def collect(
     words += evaluation_set.options + ["--costs"] * costs
     scored: dict[Key, list[Grid]] = {}
     for panel in shown:
-        for grid in panel:
+        for grid in panel.grids:
             scored.setdefault(key(grid), []).append(grid)
     logged = [run for run in map(runs.get, scored) if run is not None and run.metrics]
     return Report(
@@ -93,8 +93,8 @@ def _run(root: Path, grids: Sequence[Grid], runs: Mapping[Key, RunFiles]) -> Run
     evaluation = first.evaluation
     facts = {
         "configuration": files.record.config.sha256 if files else "",
-        "evaluation set": str(evaluation["sha256"]),
-        "task": f"{evaluation['task']}, version {evaluation['version']}",
+        "evaluation set": evaluation.sha256,
+        "task": f"{evaluation.task}, version {evaluation.version}",
         **dict.fromkeys((*_ENVIRONMENT, "trained in", "dataset"), ""),
     }
     # Without the folders above the runs, which are private.

@@ -14,7 +14,6 @@ from tape_arith.arith.compare.panels import (
     Excluded,
     choose_group,
     figure_path,
-    panels_of,
     read_runs,
     warn_excluded,
 )
@@ -29,6 +28,7 @@ from tape_arith.arith.files import slug, write_text
 from tape_arith.arith.grids.comparable import differences
 from tape_arith.arith.grids.evaluation_set import DEFAULT_SET, EvaluationSet
 from tape_arith.arith.grids.grid import Grid
+from tape_arith.arith.grids.panel import Panel, panels_of
 from tape_arith.arith.lock import lock_folder
 from tape_arith.arith.registry.names import Name, name_and_options
 from tape_arith.arith.runs.config import Config
@@ -43,7 +43,7 @@ from tape_arith.arith.sweeps.sweep import Sweep, sweep_copy, sweep_folder
 from tape_arith.arith.terminal import say
 
 _T = TypeVar("_T")
-_ScoredPanels = tuple[dict[str, str], dict[Config, list[list[Grid]]]]
+_ScoredPanels = tuple[dict[str, str], dict[Config, list[Panel]]]
 _FORMATS = {"md": to_markdown, "csv": to_csv}
 
 
@@ -82,10 +82,10 @@ def draw_comparison(runs: Sequence[Run]) -> Path | None:
     """
     first = runs[0]
     names = list(dict.fromkeys(run.name for run in runs))
-    budget = {"steps": first.config.steps, "config_sha256": first.config.sha256}
+    budget = first.config.steps, first.config.sha256
     grids, unusable = list[Grid](), list[Grid]()
     for grid in find_grids(first.root, first.preset, names):
-        requested = all(grid.budget.get(key) == value for key, value in budget.items())
+        requested = (grid.budget.steps, grid.budget.config_sha256) == budget
         (grids if requested and grid.complete else unusable).append(grid)
     if unusable:
         left_out = ", ".join(f"{grid.name} seed {grid.seed}" for grid in unusable)
@@ -164,7 +164,7 @@ def _scored_panels(
 ) -> Iterator[_ScoredPanels]:
     """Yield, for each scored combination, its preset if there are several, and panels by config."""
     for combination in sweep.combinations:
-        panels: dict[Config, list[list[Grid]]] = {}
+        panels: dict[Config, list[Panel]] = {}
         for config, panel in choices(sweep, combination.configs, scored):
             panels.setdefault(config, []).append(panel)
         if panels:
@@ -184,7 +184,7 @@ def leaderboard(sweep: Sweep, out: Path) -> Board | None:
     if not scored:
         return None
     runs = read_runs(sweep.root(out, combination.preset, config))
-    board, _ = board_of(list(scored.values()), runs, excluded)
+    board, _ = board_of(list(map(Panel.of, scored.values())), runs, excluded)
     return board
 
 
@@ -221,8 +221,8 @@ def choices(
     sweep: Sweep,
     configs: Sequence[Config],
     scored: Mapping[tuple[Name, Config], list[Grid]],
-) -> Iterator[tuple[Config, list[Grid]]]:
-    """Yield, for each encoding, its config in a combination of settings, with the grids.
+) -> Iterator[tuple[Config, Panel]]:
+    """Yield, for each encoding, its config in a combination of settings, with its grids.
 
     If learning rates are tuned, chooses the config that is best in distribution (the first of
     equals), never by a result out of distribution. Skips an encoding unless all its rates have the
@@ -239,7 +239,7 @@ def choices(
                 continue
             best = max(panels, key=lambda config: _in_distribution(panels[config]))
         if panels[best]:
-            yield best, panels[best]
+            yield best, Panel.of(panels[best])
 
 
 def _in_distribution(panel: Sequence[Grid]) -> float:

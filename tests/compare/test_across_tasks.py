@@ -4,6 +4,7 @@ import csv
 import io
 import json
 import re
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +18,7 @@ from tape_arith.arith.compare.across_tasks import across_tasks
 from tape_arith.arith.figures.across_tasks import compose
 from tape_arith.arith.files import slug
 from tape_arith.arith.grids.axes import region_mask, scored_axes
+from tape_arith.arith.grids.facts import Evaluation
 from tape_arith.arith.grids.grid import Grid
 from tape_arith.arith.runs.folder import RunFolder
 from tape_arith.arith.runs.preset import load_preset
@@ -48,22 +50,13 @@ def write(root: Path, name: str, preset: str, seed: int, right: int, **more: Any
     folder.write_record(record)
     tested = config.evaluation_bucket()
     axes = scored_axes(config.bucket(0), tested)
-    operands = {"max_operands": tested.max_operands} if tested.max_operands else {}
     grid = Grid.empty(
         name,
         axes,
         preset=preset,
         seed=seed,
-        budget=record.budget | more,
-        evaluation={
-            "task": config.task,
-            "version": 1,
-            "seed": 0,
-            "max_digits": tested.max_digits,
-            **operands,
-            "problems_per_cell": 100,
-            "sha256": "ab" * 32,
-        },
+        budget=replace(record.budget, **more),
+        evaluation=replace(Evaluation.of(tested, 1), problems_per_cell=100),
     )
     converged = name != "gone:b_f=3" and (name, preset) not in BAD
     grid.total[:], grid.exact[:], grid.blocks_done = 100, right + seed, 100

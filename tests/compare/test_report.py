@@ -46,8 +46,8 @@ def test_facts_are_those_of_the_files(comparison: Path) -> None:
         assert run.facts[key] == str(environment[key] or "")
     grid = Grid.load(folder.path / "grid.json")
     config = folder.record().config
-    assert run.facts["configuration"] == config.sha256 == grid.budget["config_sha256"]
-    assert run.facts["evaluation set"] == grid.evaluation["sha256"]
+    assert run.facts["configuration"] == config.sha256 == grid.budget.config_sha256
+    assert run.facts["evaluation set"] == grid.evaluation.sha256
     assert run.facts["task"] == "addition, version 1"
     assert run.folder == "mini/fire/seed-1" and run.recorded == environment["command"]
     assert run.config == config.as_dict()
@@ -75,7 +75,7 @@ def test_the_commands_make_the_runs_again(
         first, second = (
             Grid.load(root / "runs/mini/tape/seed-1" / name) for root in (comparison, again)
         )
-        assert first.budget == second.budget and first.budget["steps"] == 6
+        assert first.budget == second.budget and first.budget.steps == 6
         assert np.array_equal(first.exact, second.exact)
         assert np.array_equal(first.right_sum, second.right_sum)
 
@@ -119,7 +119,7 @@ def test_runs_that_must_not_be_compared_are_left_out_and_named(comparison: Path)
     done("train", "--pe", "nope", *settings(steps=5))
     done("train", "--pe", "alibi", "--no-score", *settings())
     report = collect(RUNS)
-    assert "nope" not in {panel[0].name for panel in report.panels}
+    assert "nope" not in {panel.name for panel in report.panels}
     left = dict(report.board.left_out)
     assert "steps 5, not 4" in left["nope seed 0"] and left["alibi seed 0"] == "not scored yet"
     done("report")
@@ -130,7 +130,7 @@ def test_runs_that_must_not_be_compared_are_left_out_and_named(comparison: Path)
 
 def test_some_of_the_encodings_and_their_costs(comparison: Path) -> None:
     report = collect(RUNS, "rope,fire")
-    assert sorted(panel[0].name for panel in report.panels) == ["fire", "rope"]
+    assert sorted(panel.name for panel in report.panels) == ["fire", "rope"]
     assert {run.encoding for run in report.runs} == {"fire", "rope"}
     assert report.command == "tape-arith report --preset mini --compare rope,fire"
     page = comparison / "runs/mini/report.html"

@@ -26,10 +26,10 @@ def test_figures_of_longer_operands(comparison: Path) -> None:
         done("score", run, *TO_4)
     assert done("leaderboard").out == usual
 
-    ([fire], _), _ = select_panels(
+    (fire, _), _ = select_panels(
         Path("runs"), "fire,rope", evaluation_set=EvaluationSet(max_digits=4)
     )
-    assert fire.content() == Grid.load(FIRE / "grid-to-4.json").content()
+    assert fire.first.content() == Grid.load(FIRE / "grid-to-4.json").content()
     assert fire.exact.shape == (4, 4)
     drawn = done("heatmap", "--compare", "fire,rope", *TO_4)
     assert drawn.out == "runs/mini/fire-rope-to-4.png\n"
