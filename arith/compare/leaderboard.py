@@ -3,27 +3,18 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from itertools import product
-from pathlib import Path
 
 from tape_arith.arith.compare.board import Board, Section
 from tape_arith.arith.compare.captions import footnote, source
 from tape_arith.arith.compare.labels import display_names
-from tape_arith.arith.compare.panels import (
-    ALL,
-    Key,
-    RunFiles,
-    key,
-    or_default,
-    read_runs,
-    select_panels,
-)
 from tape_arith.arith.compare.rows import Comparison, Row, Training, rows
+from tape_arith.arith.compare.run_files import Key, RunFiles, key, or_default, read_runs
+from tape_arith.arith.compare.selection import Selection
 from tape_arith.arith.errors import Failure, UsageError
-from tape_arith.arith.grids.evaluation_set import DEFAULT_SET, EvaluationSet
 from tape_arith.arith.grids.panel import Panel
 from tape_arith.arith.grids.statistics import holm, welch
 from tape_arith.arith.registry.locate import locate
-from tape_arith.arith.registry.names import parse, parse_list
+from tape_arith.arith.registry.names import parse
 from tape_arith.arith.runs.config import Config
 from tape_arith.arith.runs.metrics import last_evaluations
 from tape_arith.arith.runs.record import check_can_continue
@@ -84,27 +75,22 @@ def sort_panels(panels: Sequence[Panel]) -> list[Panel]:
 
 
 def heatmap_panels(
-    root: Path,
-    names: str = ALL,
-    preset: str | None = None,
-    evaluation_set: EvaluationSet = DEFAULT_SET,
-    *,
-    seed: int | None = None,
-    sort: bool = False,
+    selection: Selection, *, seed: int | None = None, sort: bool = False
 ) -> tuple[list[Panel], bool]:
     """Return the panels of a heatmap, and whether they stand in the order of `sort_panels`.
 
-    They do with `sort`, and always if `names` is ALL. With `seed` they have that seed alone; ALL
-    then stands for the encodings that have it. Raises UsageError as `select_panels`.
+    They do with `sort`, and always if ALL are selected. With `seed` they have that seed alone; ALL
+    then stands for the encodings that have it. Raises UsageError as `Selection.panels`.
     """
-    panels, _ = select_panels(root, names, preset, evaluation_set)
+    panels, _ = selection.panels()
     if seed is not None:
-        if names == ALL:
+        if not selection.named:
             panels = [panel for panel in panels if seed in panel.seeds]
         if not panels:
-            raise UsageError(f"no scored run of seed {seed} in {root}{evaluation_set}")
+            place = f"{selection.root}{selection.evaluation_set}"
+            raise UsageError(f"no scored run of seed {seed} in {place}")
         panels = [panel.only(seed) for panel in panels]
-    if sort or names == ALL:
+    if sort or not selection.named:
         return sort_panels(panels), True
     return panels, False
 
@@ -123,25 +109,19 @@ def describe_order(panels: Sequence[Panel], labels: Mapping[str, str] | None = N
 
 
 def build_board(
-    root: Path,
-    names: str = ALL,
-    preset: str | None = None,
-    evaluation_set: EvaluationSet = DEFAULT_SET,
-    *,
-    costs: bool = False,
-    task: str | None = None,
+    selection: Selection, *, costs: bool = False
 ) -> tuple[Board, list[Panel], dict[Key, RunFiles]]:
-    """Return the leaderboard of `names`, their grids in its order, and all runs below `root`.
+    """Return the leaderboard of a selection, its panels in this order, and all runs below its root.
 
-    Ranks and tests are among all encodings, not only `names`. With `task`, only runs of that task
-    count. With `costs` it has parameters and FLOPs at the size that was trained. Raises UsageError
-    as `select_panels` does, Failure if costs are asked for and no record tells the size.
+    Ranks and tests are among all encodings, not only those named. With `costs` it has parameters
+    and FLOPs at the size that was trained. Raises UsageError as `Selection.panels` does, Failure if
+    costs are asked for and no record tells the size.
     """
-    runs = read_runs(root)
-    panels, excluded = select_panels(root, names, preset, evaluation_set, runs, task)
+    runs = read_runs(selection.root)
+    panels, excluded = selection.panels(runs)
     board, shown = board_of(panels, runs, excluded, costs=costs)
-    if names != ALL:
-        board = board.only(list(map(str, parse_list(names))))
+    if selection.named:
+        board = board.only(selection.wanted)
         names_shown = {row.encoding for row in board.rows}
         shown = [panel for panel in shown if panel.name in names_shown]
         board = replace(board, source=source(shown), caption=_caption(shown))

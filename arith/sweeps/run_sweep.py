@@ -10,14 +10,9 @@ from typing import TypeVar
 from tape_arith.arith.compare import ablations
 from tape_arith.arith.compare.board import Board
 from tape_arith.arith.compare.leaderboard import board_of
-from tape_arith.arith.compare.panels import (
-    Excluded,
-    choose_group,
-    figure_path,
-    read_runs,
-    warn_excluded,
-)
 from tape_arith.arith.compare.rows import Row, ranked, rows
+from tape_arith.arith.compare.run_files import read_runs
+from tape_arith.arith.compare.selection import Excluded, Selection, choose_group, warn_excluded
 from tape_arith.arith.compare.tables import to_csv, to_markdown
 from tape_arith.arith.data.bucket import EVALUATION
 from tape_arith.arith.decoders.build import check_trainable
@@ -32,7 +27,6 @@ from tape_arith.arith.grids.panel import Panel, panels_of
 from tape_arith.arith.lock import lock_folder
 from tape_arith.arith.registry.names import Name, name_and_options
 from tape_arith.arith.runs.config import Config
-from tape_arith.arith.runs.folder import find_grids
 from tape_arith.arith.runs.options import Compute
 from tape_arith.arith.runs.run import Run
 from tape_arith.arith.stopping import Stopper
@@ -81,10 +75,10 @@ def draw_comparison(runs: Sequence[Run]) -> Path | None:
     the others. Returns None if there is none.
     """
     first = runs[0]
-    names = list(dict.fromkeys(run.name for run in runs))
+    selection = Selection(first.root, ",".join(str(run.name) for run in runs), first.preset)
     budget = first.config.steps, first.config.sha256
     grids, unusable = list[Grid](), list[Grid]()
-    for grid in find_grids(first.root, first.preset, names):
+    for grid in selection.grids():
         requested = (grid.budget.steps, grid.budget.config_sha256) == budget
         (grids if requested and grid.complete else unusable).append(grid)
     if unusable:
@@ -95,8 +89,8 @@ def draw_comparison(runs: Sequence[Run]) -> Path | None:
         return None
     grids, excluded = _comparable(grids)
     warn_excluded(excluded)
-    panels = panels_of(grids, map(str, names))
-    figure = figure_path(first.root, panels)
+    panels = panels_of(grids, selection.wanted)
+    figure = selection.figure_path(panels)
     style.save(heatmap.compose(panels), figure)
     table = rows(panels)
     for ending, to_text in _FORMATS.items():

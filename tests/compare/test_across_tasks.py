@@ -15,6 +15,7 @@ from scipy import stats
 
 import tape_arith
 from tape_arith.arith.compare.across_tasks import across_tasks
+from tape_arith.arith.compare.selection import Selection
 from tape_arith.arith.figures.across_tasks import compose
 from tape_arith.arith.files import slug
 from tape_arith.arith.grids.axes import region_mask, scored_axes
@@ -132,7 +133,7 @@ def test_means_intervals_and_ranks(root: Path) -> None:
 
 
 def test_the_heatmap_has_the_table_s_means(root: Path) -> None:
-    means, table = by_hand(root), across_tasks(root)
+    means, table = by_hand(root), across_tasks(Selection(root))
     figure = compose(table)
     ax = figure.axes[0]
     texts = {tuple(np.floor(text.get_position()).astype(int)): text.get_text() for text in ax.texts}
@@ -182,7 +183,7 @@ def test_a_column_has_one_preset_and_one_budget(root: Path, tmp_path: Path) -> N
 
 
 def test_words_are_of_what_is_shown(root: Path, tmp_path: Path) -> None:
-    table = across_tasks(root, "sort,addition", "fire")
+    table = across_tasks(Selection(root, "fire"), "sort,addition")
     assert [(column.task, "seed 0." in column.source) for column in table.columns] == [
         ("addition", True)
     ]

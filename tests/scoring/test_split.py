@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from tape_arith.arith.compare import captions
-from tape_arith.arith.compare.panels import select_panels
+from tape_arith.arith.compare.selection import Selection
 from tape_arith.arith.data.bucket import CARRY, Bucket
 from tape_arith.arith.decoders.weights import trained_decoder
 from tape_arith.arith.errors import UsageError
@@ -89,8 +89,8 @@ def test_a_figure_shows_one_split(hard: Path) -> None:
     page = Path("runs/mini/report@carry.html").read_text("utf-8")
     assert HARD in page and "tape-arith score runs/mini/rope/seed-1 --split carry" in page
 
-    standard, _ = select_panels(Path("runs"), "rope,fire")
-    carry, _ = select_panels(Path("runs"), "rope,fire", evaluation_set=EvaluationSet(CARRY))
+    standard, _ = Selection(Path("runs"), "rope,fire").panels()
+    carry, _ = Selection(Path("runs"), "rope,fire", evaluation_set=EvaluationSet(CARRY)).panels()
     assert f"Task addition, {HARD}, trained to 2 digits" in captions.footnote(carry)
     assert "hard problems" not in captions.footnote(standard)
     with pytest.raises(UsageError, match=r"differs from rope seed 0 .split carry, not eval"):
@@ -125,7 +125,7 @@ def test_hard_sums_do_not_say_what_converged(hard: Path) -> None:
         grid = Grid.load(file)
         grid.exact[:], grid.right_sum[:] = grid.total, grid.total
         grid.save(file)
-    [panel], _ = select_panels(Path("runs"), "rope", evaluation_set=EvaluationSet(CARRY))
+    [panel], _ = Selection(Path("runs"), "rope", evaluation_set=EvaluationSet(CARRY)).panels()
     assert panel.convergence is None and panel.mean("in_distribution") == 0.0
 
 

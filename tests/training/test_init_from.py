@@ -11,7 +11,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from tape_arith.arith.compare.panels import budget_preference
+from tape_arith.arith.compare.selection import budget_preference
 from tape_arith.arith.data.bucket import Bucket
 from tape_arith.arith.data.rows import pad
 from tape_arith.arith.decoders import build
