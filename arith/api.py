@@ -24,12 +24,13 @@ import pandas as pd
 
 from tape_arith.arith.compare.across_tasks import across_tasks
 from tape_arith.arith.compare.leaderboard import build_board
-from tape_arith.arith.compare.panels import ALL, panels_of, parse_names
+from tape_arith.arith.compare.selection import ALL, Selection
 from tape_arith.arith.data.bucket import EVALUATION, known_split
 from tape_arith.arith.errors import Failure as Failure  # offered beside the functions
 from tape_arith.arith.errors import UsageError
 from tape_arith.arith.grids.evaluation_set import EvaluationSet
 from tape_arith.arith.grids.grid import Grid
+from tape_arith.arith.grids.panel import panels_of
 from tape_arith.arith.registry.names import Name, NamePart, parse, parse_extrapolation
 from tape_arith.arith.runs import folder as folders
 from tape_arith.arith.runs.options import TrainOptions
@@ -175,13 +176,13 @@ def load_grids(
     The columns are those of `Grid.to_frame`. Runs of different budgets are all included; a grid
     that is scored in part is left out.
     """
-    named, problems = parse_names(_joined(pe)), EvaluationSet(known_split(split), max_digits)
-    all_grids = folders.find_grids(Path(runs), known_preset(preset), named or None, problems)
-    grids = [grid for grid in all_grids if grid.complete]
+    selection = _selection(runs, pe, preset, split, max_digits)
+    grids = [grid for grid in selection.grids() if grid.complete]
     scored = {grid.name for grid in grids}
-    missing = [str(name) for name in named if str(name) not in scored]
+    missing = [name for name in selection.wanted if name not in scored]
     if missing or not grids:
-        raise UsageError(f"no scored run of {', '.join(missing) or ALL} in {runs}{problems}")
+        place = f"{runs}{selection.evaluation_set}"
+        raise UsageError(f"no scored run of {', '.join(missing) or ALL} in {place}")
     return pd.concat([grid.to_frame() for grid in grids], ignore_index=True)
 
 
@@ -219,18 +220,17 @@ def heatmap(
     if grids:
         if len(grids) < len(pe):
             raise UsageError("a heatmap is of grids or of names, not of both")
-        panels = sort_panels(panels_of(grids), seed) if sort else panels_of(grids)
+        panels = panels_of(grids)
+        if seed is not None:
+            panels = [panel.only(seed) for panel in panels]
+        panels = sort_panels(panels) if sort else panels
     else:
-        listed = _joined(pe)
-        problems = EvaluationSet(known_split(split), max_digits)
-        panels, sort = heatmap_panels(
-            Path(runs), listed, known_preset(preset), problems, seed=seed, sort=sort
-        )
-    shown = display_names((panel[0].name for panel in panels), labels)
+        selection = _selection(runs, pe, preset, split, max_digits)
+        panels, sort = heatmap_panels(selection, seed=seed, sort=sort)
+    shown = display_names((panel.name for panel in panels), labels)
     return compose(
         panels,
-        seed,
-        order=describe_order(panels, seed, shown) if sort else "",
+        order=describe_order(panels, shown) if sort else "",
         labels=shown,
         width=width,
         columns=columns,
@@ -256,15 +256,25 @@ def leaderboard(
     tasks  "all", or tasks and presets, each ranked by itself: one row per encoding and task, with
            its rank there and its mean rank
     """
-    problems = EvaluationSet(known_split(split), max_digits)
+    selection = _selection(runs, pe, preset, split, max_digits, task)
     if tasks is not None:
         if preset or task:
             raise UsageError("tasks takes no preset and no task: name tasks and presets there")
-        return pd.DataFrame(
-            across_tasks(Path(runs), _joined(tasks), _joined(pe), problems).numbers()
-        )
-    shown, *_ = build_board(Path(runs), _joined(pe), known_preset(preset), problems, task=task)
+        return pd.DataFrame(across_tasks(selection, _joined(tasks)).numbers())
+    shown, *_ = build_board(selection)
     return pd.DataFrame(shown.numbers())
+
+
+def _selection(
+    runs: str | Path,
+    pe: str | Sequence[object],
+    preset: str | None,
+    split: str,
+    max_digits: int | None,
+    task: str | None = None,
+) -> Selection:
+    evaluation_set = EvaluationSet(known_split(split), max_digits)
+    return Selection(Path(runs), _joined(pe), known_preset(preset), task, evaluation_set)
 
 
 def _joined(pe: str | Sequence[object]) -> str:

@@ -17,7 +17,7 @@ import pytest
 import typer
 
 from tape_arith import cli
-from tape_arith.arith.compare.panels import ALL
+from tape_arith.arith.compare.selection import ALL
 from tape_arith.arith.decoders import cost
 from tape_arith.arith.machine import own_version
 from tape_arith.arith.registry.names import parse_list

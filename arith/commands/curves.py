@@ -26,10 +26,11 @@ def command(
     """
     from tape_arith.arith.compare.curves import figure_path, study, to_json
     from tape_arith.arith.compare.labels import display_names, read_labels
+    from tape_arith.arith.compare.selection import Selection
     from tape_arith.arith.figures.curves import compose
     from tape_arith.arith.figures.style import save
 
-    content = study(runs, pe, preset)
+    content = study(Selection(runs, pe, preset))
     path = figure or (None if as_json else figure_path(runs, content))
     if path is not None:
         labels = display_names(content.seeds, read_labels(label))

@@ -38,19 +38,18 @@ def command(
     """
     from tape_arith.arith.compare.labels import display_names, read_labels
     from tape_arith.arith.compare.leaderboard import describe_order, heatmap_panels
-    from tape_arith.arith.compare.panels import figure_path
+    from tape_arith.arith.compare.selection import Selection
     from tape_arith.arith.figures.heatmap import compose
     from tape_arith.arith.figures.style import save
     from tape_arith.arith.grids.evaluation_set import EvaluationSet
 
-    evaluation_set = EvaluationSet(split, max_digits)
-    panels, in_order = heatmap_panels(runs, pe, preset, evaluation_set, seed=seed, sort=sort)
-    labels = display_names((panel[0].name for panel in panels), read_labels(label))
-    path = figure or figure_path(runs, panels, evaluation_set)
+    selection = Selection(runs, pe, preset, evaluation_set=EvaluationSet(split, max_digits))
+    panels, in_order = heatmap_panels(selection, seed=seed, sort=sort)
+    labels = display_names((panel.name for panel in panels), read_labels(label))
+    path = figure or selection.figure_path(panels)
     drawn = compose(
         panels,
-        seed,
-        order=describe_order(panels, seed, labels) if in_order else "",
+        order=describe_order(panels, labels) if in_order else "",
         labels=labels,
         width=width,
         columns=columns,

@@ -65,6 +65,7 @@ def command(
     from tape_arith.arith.compare.across_tasks import across_tasks
     from tape_arith.arith.compare.labels import read_labels
     from tape_arith.arith.compare.leaderboard import build_board, label_board
+    from tape_arith.arith.compare.selection import Selection
     from tape_arith.arith.compare.tables import FOR_PEOPLE, FORMATS
     from tape_arith.arith.compare.terminal import print_board, print_markdown
     from tape_arith.arith.figures import across_tasks as task_figures
@@ -95,19 +96,19 @@ def command(
     own = read_labels(label)
     if figure:
         figure_format(figure)  # before anything is written
-    evaluation_set = EvaluationSet(split, max_digits)
+    selection = Selection(runs, pe, preset, task, EvaluationSet(split, max_digits))
     if tasks is not None:
         if preset or task or costs or wide:
             raise UsageError(
                 "--tasks takes no --preset, --task, --costs or --wide: name tasks and presets "
                 "there, as in --tasks copy,mini-sort"
             )
-        table = across_tasks(runs, tasks, pe, evaluation_set, own)
+        table = across_tasks(selection, tasks, own)
         text = task_table.FORMATS[kind or "markdown"](table, names)
         drawn = partial(task_figures.compose, table)
         show_in_terminal = partial(print_markdown, text)
     else:
-        content, panels, _ = build_board(runs, pe, preset, evaluation_set, costs=costs, task=task)
+        content, panels, _ = build_board(selection, costs=costs)
         labelled = label_board(content, panels, own)
         text = FORMATS[kind](labelled if kind in FOR_PEOPLE else content, names) if kind else ""
         drawn = partial(compose, labelled)

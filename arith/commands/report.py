@@ -31,12 +31,13 @@ def command(
     if out is not None and out.suffix.lower() not in (".html", ".htm"):
         raise UsageError(f"cannot write {out.name}: a report's name ends in .html")
     from tape_arith.arith.compare.report import collect
+    from tape_arith.arith.compare.selection import Selection
     from tape_arith.arith.figures.report.page import write
     from tape_arith.arith.runs.folder import preset_folder
 
-    evaluation_set = EvaluationSet(split, max_digits)
-    report = collect(runs, pe, preset, evaluation_set, costs=costs)
-    folder = preset_folder(runs, report.panels[0][0].preset)
-    path = out or folder / f"report{evaluation_set.name}.html"
+    selection = Selection(runs, pe, preset, evaluation_set=EvaluationSet(split, max_digits))
+    report = collect(selection, costs=costs)
+    folder = preset_folder(runs, report.board.preset)
+    path = out or folder / f"report{selection.evaluation_set.name}.html"
     write(report, path)
     print(path)

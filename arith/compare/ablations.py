@@ -5,11 +5,12 @@ from typing import NamedTuple
 
 import pandas as pd
 
-from tape_arith.arith.compare.captions import Panel, signed
+from tape_arith.arith.compare.captions import signed
 from tape_arith.arith.compare.labels import display_names
 from tape_arith.arith.compare.rows import Row, flat, rows
 from tape_arith.arith.compare.tables import csv_text, pipe_table
 from tape_arith.arith.grids.axes import Region
+from tape_arith.arith.grids.panel import Panel
 from tape_arith.arith.grids.statistics import holm, welch
 from tape_arith.arith.registry.names import name_and_options
 
@@ -48,14 +49,11 @@ Families = Sequence[Sequence[Member]]
 
 
 def families(panels: Sequence[Panel]) -> list[list[Member]]:
-    """Group `panels` by the encoding that their names begin with, the unchanged one first.
-
-    Raises UsageError if the grids must not be compared.
-    """
+    """Group `panels` by the encoding that their names begin with, the unchanged one first."""
     by_name = {row.encoding: row for row in rows(panels)}
     grouped: dict[str, list[Row]] = {}
     for panel in panels:
-        grouped.setdefault(_family(panel[0].name), []).append(by_name[panel[0].name])
+        grouped.setdefault(_family(panel.name), []).append(by_name[panel.name])
     return [
         _members(name, sorted(group, key=lambda row: row.encoding != name))
         for name, group in grouped.items()

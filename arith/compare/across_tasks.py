@@ -1,8 +1,7 @@
 """The leaderboard across tasks: a column a task, ranks within each, their mean."""
 
 from collections.abc import Collection, Mapping, Sequence
-from functools import partial
-from pathlib import Path
+from dataclasses import replace
 
 import pandas as pd
 
@@ -11,49 +10,41 @@ from tape_arith.arith.compare.captions import guess_words, recipe, source
 from tape_arith.arith.compare.labels import display_names
 from tape_arith.arith.compare.leaderboard import SECTIONS, section
 from tape_arith.arith.compare.lengths import trained_and_tested
-from tape_arith.arith.compare.panels import (
+from tape_arith.arith.compare.rows import Row, rows
+from tape_arith.arith.compare.selection import (
     ALL,
     Excluded,
-    Panels,
+    Selection,
     canonical_task,
     choose_group,
-    nothing_scored,
-    panels_of,
-    parse_names,
     scored_in_part,
-    split_complete,
     warn_excluded,
 )
-from tape_arith.arith.compare.rows import Row, rows
 from tape_arith.arith.compare.task_table import Column, Line, TaskTable
 from tape_arith.arith.errors import UsageError, unknown
 from tape_arith.arith.grids.comparable import differences
-from tape_arith.arith.grids.evaluation_set import DEFAULT_SET, EvaluationSet
 from tape_arith.arith.grids.grid import Grid
+from tape_arith.arith.grids.panel import Panel, panels_of
 from tape_arith.arith.registry.locate import known_names
-from tape_arith.arith.runs.folder import find_grids
 from tape_arith.arith.runs.preset import presets
 
 
 def across_tasks(
-    root: Path,
+    selection: Selection,
     tasks: str = ALL,
-    names: str = ALL,
-    evaluation_set: EvaluationSet = DEFAULT_SET,
     own_labels: Mapping[str, str] | None = None,
 ) -> TaskTable:
-    """Return the table of the tasks that are scored below `root`: all, or tasks and presets.
+    """Return the table of the tasks that are scored in a selection: all, or tasks and presets.
 
     A column holds runs of one preset, budget and evaluation set; ranks are among the encodings of
-    the table: `names`, or all that are scored in two tasks or more. Raises UsageError for an
+    the table: those named, or all that are scored in two tasks or more. Raises UsageError for an
     unknown task, for two presets of one task, and if nothing is scored.
     """
-    every_grid = find_grids(root, None, None, evaluation_set)
-    grids, unfinished = split_complete(root, every_grid, evaluation_set)
-    nothing = partial(nothing_scored, root, evaluation_set)
+    grids, unfinished = selection.split_complete(selection.grids(of_all=True))
+    nothing = replace(selection, names=ALL).nothing_scored
     if not grids:
         raise nothing()
-    shown: dict[tuple[str, str], Panels] = {}
+    shown: dict[tuple[str, str], list[Panel]] = {}
     cells: dict[str, dict[str, Row]] = {}
     chosen, left_out = _choose_presets(grids, tasks)
     for task, preset in chosen.items():
@@ -65,15 +56,15 @@ def across_tasks(
         for row in rows(panels):
             cells.setdefault(row.encoding, {})[task] = row
     warn_excluded(left_out)
-    wanted = list(map(str, parse_names(names))) or _in_several_tasks(cells)
+    wanted = selection.wanted or _in_several_tasks(cells)
     if lacking := [name for name in wanted if name not in cells]:
         raise unknown("scored encoding", lacking[0], cells)
     if rest := len(cells) - len(wanted):
-        reason = "scored in one of these tasks only" if names == ALL else "not named"
+        reason = "scored in one of these tasks only" if not selection.named else "not named"
         left_out.append(Excluded(f"{rest} encoding{'s' * (rest > 1)}", reason))
     cells = {name: by_task for name, by_task in cells.items() if name in wanted}
     for (task, preset), panels in list(shown.items()):
-        shown[task, preset] = [panel for panel in panels if panel[0].name in cells]
+        shown[task, preset] = [panel for panel in panels if panel.name in cells]
         if not shown[task, preset]:
             del shown[task, preset]
             left_out.append(Excluded(f"task {task}", "none of these encodings is scored in it"))
@@ -86,7 +77,7 @@ def across_tasks(
             task,
             preset,
             recipe(panels),
-            trained_and_tested(panels[0][0].axes),
+            trained_and_tested(panels[0].axes),
             source(panels, labels),
             guess_words(task),
         )
@@ -107,7 +98,7 @@ def _choose_presets(grids: Sequence[Grid], tasks: str) -> tuple[dict[str, str], 
     """
     encodings: dict[str, dict[str, set[str]]] = {}
     for grid in grids:
-        by_preset = encodings.setdefault(str(grid.evaluation["task"]), {})
+        by_preset = encodings.setdefault(grid.evaluation.task, {})
         by_preset.setdefault(grid.preset, set()).add(grid.name)
     task_of = {preset: task for task, presets in encodings.items() for preset in presets}
     named = [name.strip() for name in tasks.split(",") if name.strip()]

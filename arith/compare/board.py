@@ -13,7 +13,8 @@ from tape_arith.arith.compare.lengths import of_length
 from tape_arith.arith.compare.rows import LEVEL, Row, Training, flat
 from tape_arith.arith.errors import unknown
 from tape_arith.arith.grids.axes import Axes
-from tape_arith.arith.grids.statistics import SOLVED, student_t
+from tape_arith.arith.grids.panel import SOLVED
+from tape_arith.arith.grids.statistics import student_t
 
 _NOT_MEASURED = "not measured"
 T = TypeVar("T")

@@ -7,14 +7,11 @@ from tape_arith.arith.compare.lengths import cell, trained_and_tested
 from tape_arith.arith.data.bucket import CARRY, EVALUATION
 from tape_arith.arith.errors import UsageError
 from tape_arith.arith.grids.axes import REGION_WORDS, Region
-from tape_arith.arith.grids.comparable import check_comparable
-from tape_arith.arith.grids.grid import CONVERGED, SLACK, Grid
-from tape_arith.arith.grids.statistics import Interval, over_seeds
+from tape_arith.arith.grids.grid import CONVERGED, SLACK
+from tape_arith.arith.grids.panel import FINAL_ANSWERS, Panel, seed_words
+from tape_arith.arith.grids.statistics import Interval
 from tape_arith.arith.registry.names import task_location
 from tape_arith.arith.tasks.load import load_task
-
-Panel = Sequence[Grid]
-"""The grids of one encoding, one grid per seed."""
 
 NBSP = "\N{NO-BREAK SPACE}"
 MEANS: tuple[Region, ...] = ("out_of_distribution", "in_distribution", "all_cells")
@@ -24,34 +21,9 @@ SPLIT_WORDS = {EVALUATION: "", CARRY: "hard problems: long carry chains"}
 RANGES = f"Where ± would leave 0 to 100{NBSP}%, the lowest and the highest seed are in brackets."
 ONE_SEED = "\N{DAGGER}"
 """The sign of a ± that is over problems, not over seeds."""
-_FINAL = "final_answers"
-"""Begins the names of the facts of a scoring about answers after a scratchpad."""
 _MOST_NAMED = 4
 """The most settings that a footnote names, and the most encodings of which it lists uncommon seeds;
 more are counted."""
-
-
-def checked_panels(panels: Sequence[Panel], seed: int | None = None) -> list[list[Grid]]:
-    """Return the grids of each encoding, sorted by seed; with `seed`, only the grid of that seed.
-
-    Raises UsageError if there is nothing to compare, a seed is missing or occurs twice, or the
-    grids must not be compared (`check_comparable`).
-    """
-    if not panels or not all(panels):
-        raise UsageError("nothing to compare: give at least one scored grid for each encoding")
-    checked = []
-    for panel in panels:
-        grids = sorted(panel, key=lambda grid: grid.seed)
-        name, seeds = grids[0].name, [grid.seed for grid in grids]
-        if len(set(seeds)) < len(seeds):
-            raise UsageError(f"{name} has two grids of one seed among {_listed(seeds)}")
-        if seed is not None:
-            grids = [grid for grid in grids if grid.seed == seed]
-            if not grids:
-                raise UsageError(f"{name} has no seed {seed}: it has {_listed(seeds)}")
-        checked.append(grids)
-    check_comparable([grid for grids in checked for grid in grids])
-    return checked
 
 
 def percent(interval: Interval | None, seeds: Sequence[float] = ()) -> str:
@@ -74,6 +46,11 @@ def percent(interval: Interval | None, seeds: Sequence[float] = ()) -> str:
     return f"{text} ± {'<0.1' if 0 < half < 0.05 else f'{half:.1f}'}"
 
 
+def percent_of(panel: Panel, region: Region) -> str:
+    """Return the mean of a region as `percent`."""
+    return percent(panel.interval(region), panel.seed_means(region))
+
+
 def decimals(share: float) -> int:
     """Return the decimals of a percentage: one, or enough that 98.95 is not printed as 99.0."""
     if share >= CONVERGED - SLACK:
@@ -81,28 +58,21 @@ def decimals(share: float) -> int:
     return next(places for places in range(1, 16) if round(100 * share, places) < 100 * CONVERGED)
 
 
-def seed_means(panel: Panel, region: Region) -> tuple[float, ...]:
-    """Return the mean of each seed, or an empty tuple if the region has no cells."""
-    means = (grid.mean(region) for grid in panel)
-    return tuple(mean for mean in means if mean is not None)
-
-
 def mean_line(panel: Panel, region: Region, labels: Mapping[Region, str] = REGION_WORDS) -> str:
     """Return "out of distribution 18.2 ± 3.1 %", or "out of distribution: none scored"."""
-    interval = over_seeds(panel, region)
-    if interval is None:
+    if panel.mean(region) is None:
         return f"{labels[region]}: none scored"
-    return f"{labels[region]} {percent(interval, seed_means(panel, region))} %"
+    return f"{labels[region]} {percent_of(panel, region)} %"
 
 
 def difference_line(
     one: Panel, other: Panel, region: Region, labels: Mapping[Region, str] = REGION_WORDS
 ) -> str:
     """Return "out of distribution +12.3 points": `one` minus `other`, without an interval."""
-    first, second = over_seeds(one, region), over_seeds(other, region)
+    first, second = one.mean(region), other.mean(region)
     if first is None or second is None:
         return f"{labels[region]}: none scored"
-    return f"{labels[region]} {signed(100 * (first.mean - second.mean), 1)} points"
+    return f"{labels[region]} {signed(100 * (first - second), 1)} points"
 
 
 def signed(points: float, places: int) -> str:
@@ -115,19 +85,7 @@ def signed(points: float, places: int) -> str:
 
 def seeds_line(panel: Panel) -> str:
     """Return "seed 3" or "5 seeds"."""
-    return f"seed {panel[0].seed}" if len(panel) == 1 else f"{len(panel)} seeds"
-
-
-def convergence(panel: Panel) -> str | None:
-    """Return "not converged" with the number of seeds, or None if all seeds converged.
-
-    The usual problems decide, also for a grid of hard ones; without them it is unknown.
-    """
-    states = [grid.converged for grid in panel]
-    failed = sum(state is False for state in states)
-    if failed:
-        return "not converged" if failed == len(panel) else f"{failed} not converged"
-    return "convergence unknown" if None in states else None
+    return seed_words(panel.seeds) if len(panel.seeds) == 1 else f"{len(panel.seeds)} seeds"
 
 
 def footnote(
@@ -140,7 +98,7 @@ def footnote(
     labels  the names to print of encodings
     means   the regions whose means are printed
     """
-    counts, each = {len(panel) for panel in panels}, cell(panels[0][0].axes)
+    counts, each = {len(panel.seeds) for panel in panels}, cell(panels[0].axes)
     problems = "over problems, these runs only"
     if counts == {1}:
         spread = f"{problems} (one seed). In a mean every {each} weighs the same."
@@ -152,8 +110,8 @@ def footnote(
         values = "Cells" if each == "cell" else "Values"
         spread += f"{values} are means over seeds; in a mean every {each} weighs the same."
     note = f"{source(panels, labels)} ± is the 95{NBSP}% interval: {spread}"
-    if any(grid.converged is False for panel in panels for grid in panel):
-        usual = " on the usual problems" if SPLIT_WORDS.get(panels[0][0].split, True) else ""
+    if any(grid.converged is False for panel in panels for grid in panel.grids):
+        usual = " on the usual problems" if SPLIT_WORDS.get(panels[0].first.split, True) else ""
         note += f" Not converged: below 99{NBSP}% in distribution{usual}."
     return note
 
@@ -161,19 +119,18 @@ def footnote(
 def source(panels: Sequence[Panel], labels: Mapping[str, str] | None = None) -> str:
     """Describe the task, lengths, problems, evaluation set and seeds in one sentence."""
     labels = labels or {}
-    first, evaluation = panels[0][0], panels[0][0].evaluation
-    seeds = {panel[0].name: [grid.seed for grid in panel] for panel in panels}
-    seeds = {labels.get(name, name): numbers for name, numbers in seeds.items()}
-    problems = SPLIT_WORDS.get(first.split, first.split)
+    first, evaluation = panels[0], panels[0].first.evaluation
+    seeds = {labels.get(panel.name, panel.name): panel.seeds for panel in panels}
+    problems = SPLIT_WORDS.get(evaluation.split, evaluation.split)
     hard = f", {problems}," if problems else ","
     scratchpad = "exact match of the whole answer, scratchpad included, " * has_scratchpad(first)
-    guess = guess_words(str(evaluation["task"]))
+    guess = guess_words(evaluation.task)
     guessed = f" ({guess})" if guess else ""
     return (
-        f"Task {evaluation['task']}{hard} {trained_and_tested(first.axes)} "
+        f"Task {evaluation.task}{hard} {trained_and_tested(first.axes)} "
         f"(preset {recipe(panels)}), {scratchpad}"
-        f"{evaluation['problems_per_cell']} problems a {cell(first.axes)}{guessed}, "
-        f"evaluation set {evaluation['sha256'][:8]}, {describe_seeds(seeds)}."
+        f"{evaluation.problems_per_cell} problems a {cell(first.axes)}{guessed}, "
+        f"evaluation set {evaluation.sha256[:8]}, {describe_seeds(seeds)}."
     )
 
 
@@ -184,9 +141,8 @@ def left_out(excluded: Iterable[tuple[str, str]]) -> list[str]:
 
 def recipe(panels: Sequence[Panel]) -> str:
     """Return the preset of grids with the settings that differ from it, as `preset_words`."""
-    # All grids have the same settings, but one without a run's record does not name them.
-    settings = next((grid.settings for panel in panels for grid in panel if grid.settings), {})
-    return preset_words(panels[0][0].preset, settings)
+    settings = next((panel.settings for panel in panels if panel.settings), {})
+    return preset_words(panels[0].preset, settings)
 
 
 def chance(task: str) -> float | None:
@@ -213,29 +169,15 @@ def guess_words(task: str) -> str:
     return f"a guess is right in {100 * share:.2g}{NBSP}%" if share else ""
 
 
-def has_scratchpad(grid: Grid) -> bool:
+def has_scratchpad(panel: Panel) -> bool:
     """Tell whether the steps of a calculation stand before the answer, and must be right too."""
-    in_name = task_has_scratchpad(str(grid.evaluation["task"]))
-    return in_name or any(key.startswith(_FINAL) for key in grid.scoring)
+    scoring = panel.first.scoring
+    return task_has_scratchpad(panel.task) or any(key.startswith(FINAL_ANSWERS) for key in scoring)
 
 
 def task_has_scratchpad(task: str) -> bool:
     """Tell whether the name of a task asks for a scratchpad."""
     return "scratchpad=true" in task.split(":")[1:]
-
-
-def final_answers(panel: Panel) -> tuple[float, ...]:
-    """Return the share of right final answers out of distribution of each seed; () if one is
-    unknown."""
-    shares = [grid.scoring.get(f"{_FINAL}_out_of_distribution") for grid in panel]
-    known = [float(share) for share in shares if share is not None]
-    return tuple(known) if len(known) == len(shares) else ()
-
-
-def final_answers_of(panel: Panel) -> int:
-    """Return the number of problems behind each share of `final_answers`; 0 if one is unknown."""
-    counts = [grid.scoring.get(f"{_FINAL}_out_of_distribution_of", 0) for grid in panel]
-    return min(map(int, counts), default=0)
 
 
 def preset_words(preset: str, settings: Mapping[str, int | float | str]) -> str:
@@ -268,8 +210,4 @@ def describe_seeds(seeds: Mapping[str, Sequence[int]]) -> str:
         counts = Counter(numbers for _, numbers in rare).most_common()
         rare = [(f"{count} encoding{'s' * (count > 1)}", numbers) for numbers, count in counts]
     words = [f"{name}: {', '.join(map(str, numbers))}" for name, numbers in rare]
-    return _listed(common) + (f" ({'; '.join(words)})" if words else "")
-
-
-def _listed(seeds: Sequence[int]) -> str:
-    return f"seed{'s' if len(seeds) > 1 else ''} {', '.join(map(str, seeds))}"
+    return seed_words(common) + (f" ({'; '.join(words)})" if words else "")

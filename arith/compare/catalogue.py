@@ -6,7 +6,7 @@ from pathlib import Path
 from textwrap import wrap
 from typing import Any
 
-from tape_arith.arith.compare.panels import or_default
+from tape_arith.arith.compare.run_files import or_default
 from tape_arith.arith.errors import Failure, UsageError
 from tape_arith.arith.registry.declarations import Declaration, value_text
 from tape_arith.arith.registry.locate import declarations, locate, locations

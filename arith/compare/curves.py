@@ -9,19 +9,17 @@ from typing import Any
 
 import pandas as pd
 
-from tape_arith.arith.compare.panels import (
-    ALL,
-    RunFiles,
+from tape_arith.arith.compare.run_files import RunFiles, read_runs
+from tape_arith.arith.compare.selection import (
+    Selection,
     choose_group,
     join_names,
-    parse_names,
-    read_runs,
     warn_excluded,
 )
 from tape_arith.arith.compare.tables import json_text
 from tape_arith.arith.errors import UsageError
 from tape_arith.arith.grids.axes import Axes, scored_axes
-from tape_arith.arith.registry.names import Name, parse, task_location
+from tape_arith.arith.registry.names import parse, task_location
 from tape_arith.arith.runs.command_lines import other_run_roots, train_command
 from tape_arith.arith.runs.folder import check_one_source, preset_folder, read_grids
 from tape_arith.arith.runs.preset import check_task
@@ -75,26 +73,23 @@ def to_json(content: Curves) -> str:
     return json_text({"schema": 2, **content.__dict__, "axes": axes, "rows": rows})
 
 
-def study(root: Path, names: str = ALL, preset: str | None = None) -> Curves:
-    """Return the curves of the runs of `names` below `root`, finished or not.
+def study(selection: Selection) -> Curves:
+    """Return the curves of the runs of a selection, scored or not, finished or not.
 
     Only runs that were trained alike are shown; others are named on stderr. Raises UsageError as
     `choose_group` does, Failure for corrupt metrics.
     """
-    named = parse_names(names)
-    for name in named:
+    for name in selection.named:
         if name.extrapolation is not None:
             raise UsageError(f"{name} is trained as {name.encoding}: name that, for its curves")
-    wanted = list(map(str, named))
+    wanted = selection.wanted
     runs = [
         run
-        for run in read_runs(root).values()
-        if preset in (None, run.preset) and (not wanted or run.name in wanted)
+        for run in read_runs(selection.root).values()
+        if selection.preset in (None, run.preset) and (not wanted or run.name in wanted)
     ]
     trained = {run.name for run in runs}
-    shown, excluded = choose_group(
-        runs, wanted, _differ, lambda: _no_runs(root, named, preset, trained)
-    )
+    shown, excluded = choose_group(runs, wanted, _differ, lambda: _no_runs(selection, trained))
     warn_excluded(excluded)
     check_one_source([run.folder for run in shown])
     order = wanted or list(dict.fromkeys(run.name for run in shown))
@@ -134,10 +129,9 @@ def _differ(one: RunFiles, other: RunFiles) -> str:
     return one.record.config.differences(other.record.config) or "not begun alike"
 
 
-def _no_runs(
-    root: Path, named: Sequence[Name], preset: str | None, trained: set[str]
-) -> UsageError:
+def _no_runs(selection: Selection, trained: set[str]) -> UsageError:
     """Return the error for missing runs, with a command that makes one."""
+    root, named, preset = selection.root, selection.named, selection.preset
     check_task(preset)
     untrained = (name for name in named if str(name) not in trained)
     missing = next(untrained, named[-1] if named else parse("rope"))

@@ -3,28 +3,18 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from itertools import product
-from pathlib import Path
 
 from tape_arith.arith.compare.board import Board, Section
-from tape_arith.arith.compare.captions import Panel, footnote, source
+from tape_arith.arith.compare.captions import footnote, source
 from tape_arith.arith.compare.labels import display_names
-from tape_arith.arith.compare.panels import (
-    ALL,
-    Key,
-    Panels,
-    RunFiles,
-    key,
-    or_default,
-    read_runs,
-    select_panels,
-)
 from tape_arith.arith.compare.rows import Comparison, Row, Training, rows
+from tape_arith.arith.compare.run_files import Key, RunFiles, key, or_default, read_runs
+from tape_arith.arith.compare.selection import Selection
 from tape_arith.arith.errors import Failure, UsageError
-from tape_arith.arith.grids.axes import regions
-from tape_arith.arith.grids.evaluation_set import DEFAULT_SET, EvaluationSet
+from tape_arith.arith.grids.panel import Panel
 from tape_arith.arith.grids.statistics import holm, welch
 from tape_arith.arith.registry.locate import locate
-from tape_arith.arith.registry.names import parse, parse_list
+from tape_arith.arith.registry.names import parse
 from tape_arith.arith.runs.config import Config
 from tape_arith.arith.runs.metrics import last_evaluations
 from tape_arith.arith.runs.record import check_can_continue
@@ -57,14 +47,13 @@ def kinds(name: str) -> tuple[str, ...] | None:
         return None
 
 
-def sections(panels: Panels, seed: int | None = None) -> dict[str, list[Row]]:
+def sections(panels: Sequence[Panel]) -> dict[str, list[Row]]:
     """Return the rows of a comparison by section, in the order of SECTIONS, without empty ones.
 
     Ranked rows are sorted by mean out of distribution, highest first; the others by name.
-    Raises UsageError if the grids must not be compared.
     """
     by_title: dict[str, list[Row]] = {title: [] for title in SECTIONS}
-    for row in rows(panels, seed):
+    for row in rows(panels):
         by_title[section(row)].append(row)
     return {title: members for title, members in by_title.items() if members}
 
@@ -78,43 +67,38 @@ def section(row: Row) -> str:
     return _STRUCTURED if "task-structured" in known else _AGNOSTIC
 
 
-def sort_panels(panels: Panels, seed: int | None = None) -> Panels:
-    """Return `panels` in the order of `sections`; `seed` changes the order but removes no grids."""
-    by_name = {panel[0].name: panel for panel in panels}
-    ordered = sections(panels, seed).values()
+def sort_panels(panels: Sequence[Panel]) -> list[Panel]:
+    """Return `panels` in the order of `sections`."""
+    by_name = {panel.name: panel for panel in panels}
+    ordered = sections(panels).values()
     return [by_name[row.encoding] for members in ordered for row in members]
 
 
 def heatmap_panels(
-    root: Path,
-    names: str = ALL,
-    preset: str | None = None,
-    evaluation_set: EvaluationSet = DEFAULT_SET,
-    *,
-    seed: int | None = None,
-    sort: bool = False,
-) -> tuple[Panels, bool]:
+    selection: Selection, *, seed: int | None = None, sort: bool = False
+) -> tuple[list[Panel], bool]:
     """Return the panels of a heatmap, and whether they stand in the order of `sort_panels`.
 
-    They do with `sort`, and always if `names` is ALL; ALL with a `seed` stands for the encodings
-    that have it. Raises UsageError as `select_panels`.
+    They do with `sort`, and always if ALL are selected. With `seed` they have that seed alone; ALL
+    then stands for the encodings that have it. Raises UsageError as `Selection.panels`.
     """
-    panels, _ = select_panels(root, names, preset, evaluation_set)
-    if names == ALL and seed is not None:
-        panels = [panel for panel in panels if any(grid.seed == seed for grid in panel)]
+    panels, _ = selection.panels()
+    if seed is not None:
+        if not selection.named:
+            panels = [panel for panel in panels if seed in panel.seeds]
         if not panels:
-            raise UsageError(f"no scored run of seed {seed} in {root}{evaluation_set}")
-    if sort or names == ALL:
-        return sort_panels(panels, seed), True
+            place = f"{selection.root}{selection.evaluation_set}"
+            raise UsageError(f"no scored run of seed {seed} in {place}")
+        panels = [panel.only(seed) for panel in panels]
+    if sort or not selection.named:
+        return sort_panels(panels), True
     return panels, False
 
 
-def describe_order(
-    panels: Panels, seed: int | None = None, labels: Mapping[str, str] | None = None
-) -> str:
+def describe_order(panels: Sequence[Panel], labels: Mapping[str, str] | None = None) -> str:
     """Describe the order of `sort_panels` in a sentence; `labels` has the names to print."""
     labels, parts = labels or {}, []
-    for title, members in sections(panels, seed).items():
+    for title, members in sections(panels).items():
         named = ", ".join(labels.get(row.encoding, row.encoding) for row in members)
         first = title == _AGNOSTIC
         parts.append("by mean out of distribution" if first else f"{title.lower()} ({named})")
@@ -125,52 +109,46 @@ def describe_order(
 
 
 def build_board(
-    root: Path,
-    names: str = ALL,
-    preset: str | None = None,
-    evaluation_set: EvaluationSet = DEFAULT_SET,
-    *,
-    costs: bool = False,
-    task: str | None = None,
-) -> tuple[Board, Panels, dict[Key, RunFiles]]:
-    """Return the leaderboard of `names`, their grids in its order, and all runs below `root`.
+    selection: Selection, *, costs: bool = False
+) -> tuple[Board, list[Panel], dict[Key, RunFiles]]:
+    """Return the leaderboard of a selection, its panels in this order, and all runs below its root.
 
-    Ranks and tests are among all encodings, not only `names`. With `task`, only runs of that task
-    count. With `costs` it has parameters and FLOPs at the size that was trained. Raises UsageError
-    as `select_panels` does, Failure if costs are asked for and no record tells the size.
+    Ranks and tests are among all encodings, not only those named. With `costs` it has parameters
+    and FLOPs at the size that was trained. Raises UsageError as `Selection.panels` does, Failure if
+    costs are asked for and no record tells the size.
     """
-    runs = read_runs(root)
-    panels, excluded = select_panels(root, names, preset, evaluation_set, runs, task)
+    runs = read_runs(selection.root)
+    panels, excluded = selection.panels(runs)
     board, shown = board_of(panels, runs, excluded, costs=costs)
-    if names != ALL:
-        board = board.only(list(map(str, parse_list(names))))
+    if selection.named:
+        board = board.only(selection.wanted)
         names_shown = {row.encoding for row in board.rows}
-        shown = [panel for panel in shown if panel[0].name in names_shown]
+        shown = [panel for panel in shown if panel.name in names_shown]
         board = replace(board, source=source(shown), caption=_caption(shown))
     return board, shown, runs
 
 
 def board_of(
-    panels: Panels,
+    panels: Sequence[Panel],
     runs: Mapping[Key, RunFiles],
     excluded: Sequence[tuple[str, str]] = (),
     *,
     costs: bool = False,
-) -> tuple[Board, Panels]:
+) -> tuple[Board, list[Panel]]:
     """Return the leaderboard of all `panels`, and these in its order; `runs` tell times and costs.
 
     Raises as `build_board` does.
     """
-    by_name = {panel[0].name: panel for panel in panels}
+    by_name = {panel.name: panel for panel in panels}
     ordered = sections(panels)
     rows = {row.encoding: row for members in ordered.values() for row in members}
     tests, num_tests = _significance_tests(rows, by_name)
-    first = panels[0][0]
+    first = panels[0].first
     if costs and key(first) not in runs:
         raise Failure(f"{first.name} has no run.json that tells its size: leave --costs out")
 
     def complete(row: Row, rank: int) -> Row:
-        grids = by_name[row.encoding]
+        grids = by_name[row.encoding].grids
         files = [runs.get(key(grid)) for grid in grids]
         # Saved states were scored without what is added at test time.
         states = [
@@ -193,12 +171,12 @@ def board_of(
         first.preset,
         first.axes,
         {
-            "settings": next((g.settings for panel in panels for g in panel if g.settings), {}),
+            "settings": next((panel.settings for panel in panels if panel.settings), {}),
             "trained_digits": first.trained_digits,
             "max_digits": first.max_digits,
             "axes": [axis._asdict() for axis in first.axes],
-            "budget": first.budget,
-            "evaluation": first.evaluation,
+            "budget": first.budget.as_dict(),
+            "evaluation": first.evaluation.as_dict(),
         },
         source(shown),
         _caption(shown),
@@ -215,21 +193,23 @@ def board_of(
     return board, shown
 
 
-def label_board(board: Board, panels: Panels, own: Mapping[str, str] | None = None) -> Board:
+def label_board(
+    board: Board, panels: Sequence[Panel], own: Mapping[str, str] | None = None
+) -> Board:
     """Return `board`, of the grids in `panels`, with names as papers write them, or as in `own`.
 
     Raises UsageError as `display_names` does.
     """
-    names = [name for panel in panels for name in (panel[0].name, panel[0].encoding)]
+    names = [name for panel in panels for name in (panel.name, panel.encoding)]
     labels = display_names([*names, *board.references], own)
     return replace(
         board, labels=labels, source=source(panels, labels), caption=_caption(panels, labels)
     )
 
 
-def _caption(panels: Panels, labels: Mapping[str, str] | None = None) -> str:
+def _caption(panels: Sequence[Panel], labels: Mapping[str, str] | None = None) -> str:
     """Return the footnote of a table that has the mean of every region."""
-    return footnote(panels, labels, regions(panels[0][0].axes))
+    return footnote(panels, labels, panels[0].regions)
 
 
 def _significance_tests(
@@ -270,7 +250,7 @@ def _why_no_test(
     for row in pair:
         if not row.ranked:
             return f"{row.encoding} is not ranked"
-    if panels[name][0].encoding == panels[reference][0].encoding:
+    if panels[name].encoding == panels[reference].encoding:
         return "the same training runs"
     return next((f"one seed of {row.encoding}" for row in pair if len(row.seeds) < 2), None)
 

@@ -8,12 +8,12 @@ from pathlib import Path
 import pandas as pd
 
 from tape_arith.arith.compare.board import Board
-from tape_arith.arith.compare.captions import Panel
 from tape_arith.arith.compare.curves import curve_rows
 from tape_arith.arith.compare.leaderboard import build_board, label_board
-from tape_arith.arith.compare.panels import ALL, Key, RunFiles, key
-from tape_arith.arith.grids.evaluation_set import DEFAULT_SET, EvaluationSet
+from tape_arith.arith.compare.run_files import Key, RunFiles, key
+from tape_arith.arith.compare.selection import Selection
 from tape_arith.arith.grids.grid import Grid
+from tape_arith.arith.grids.panel import Panel
 from tape_arith.arith.runs.command_lines import reproduction_commands
 from tape_arith.arith.runs.folder import run_folder
 
@@ -44,7 +44,7 @@ class Report:
 
     board: Board
     panels: Sequence[Panel]
-    """For each row of the leaderboard, in order, the grids of its encoding, one per seed."""
+    """For each row of the leaderboard, in order, that of its encoding."""
     runs: Sequence[Run]
     curves: pd.DataFrame
     """As `Curves.rows`, with encodings in the order of the leaderboard."""
@@ -54,34 +54,27 @@ class Report:
     @property
     def seeds(self) -> list[int]:
         """Every seed that any encoding has."""
-        return sorted({grid.seed for panel in self.panels for grid in panel})
+        return sorted({seed for panel in self.panels for seed in panel.seeds})
 
 
-def collect(
-    root: Path,
-    names: str = ALL,
-    preset: str | None = None,
-    evaluation_set: EvaluationSet = DEFAULT_SET,
-    *,
-    costs: bool = False,
-) -> Report:
-    """Return the report of the encodings in `names` that are scored below `root`.
+def collect(selection: Selection, *, costs: bool = False) -> Report:
+    """Return the report of a selection.
 
     Raises UsageError and Failure as `build_board` does.
     """
-    board, shown, runs = build_board(root, names, preset, evaluation_set, costs=costs)
+    board, shown, runs = build_board(selection, costs=costs)
     words = ["tape-arith", "report", "--preset", board.preset]
-    words += [] if names == ALL else ["--compare", names]
-    words += evaluation_set.options + ["--costs"] * costs
+    words += ["--compare", selection.names] if selection.named else []
+    words += selection.evaluation_set.options + ["--costs"] * costs
     scored: dict[Key, list[Grid]] = {}
     for panel in shown:
-        for grid in panel:
+        for grid in panel.grids:
             scored.setdefault(key(grid), []).append(grid)
     logged = [run for run in map(runs.get, scored) if run is not None and run.metrics]
     return Report(
         label_board(board, shown),
         shown,
-        [_run(root, grids, runs) for grids in scored.values()],
+        [_run(selection.root, grids, runs) for grids in scored.values()],
         curve_rows((run.name, run.seed, run.metrics) for run in logged),
         shlex.join(words),
     )
@@ -93,8 +86,8 @@ def _run(root: Path, grids: Sequence[Grid], runs: Mapping[Key, RunFiles]) -> Run
     evaluation = first.evaluation
     facts = {
         "configuration": files.record.config.sha256 if files else "",
-        "evaluation set": str(evaluation["sha256"]),
-        "task": f"{evaluation['task']}, version {evaluation['version']}",
+        "evaluation set": evaluation.sha256,
+        "task": f"{evaluation.task}, version {evaluation.version}",
         **dict.fromkeys((*_ENVIRONMENT, "trained in", "dataset"), ""),
     }
     # Without the folders above the runs, which are private.

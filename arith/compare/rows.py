@@ -5,9 +5,9 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from tape_arith.arith.compare import captions
-from tape_arith.arith.compare.captions import Panel
-from tape_arith.arith.grids.axes import REGION_WORDS, Region, regions
-from tape_arith.arith.grids.statistics import SOLVED, Interval, Welch, over_seeds, solved_to
+from tape_arith.arith.grids.axes import REGION_WORDS, Region
+from tape_arith.arith.grids.panel import SOLVED, Panel
+from tape_arith.arith.grids.statistics import Interval, Welch
 
 LEVEL = 0.05
 """A difference is significant if Holm's p is at most this."""
@@ -60,7 +60,7 @@ class Row:
     means: Mapping[Region, Interval | None]
     """The mean of each region; None if the region has no cells."""
     mark: str | None
-    """The words of `captions.convergence`; None if all seeds converged."""
+    """The words of `Panel.convergence`; None if all seeds converged."""
     values: Mapping[Region, tuple[float, ...]]
     """Each region's means, one per seed; empty if the region has no cells."""
     solved_to: Mapping[float, int]
@@ -122,23 +122,20 @@ class Row:
         }
 
 
-def rows(panels: Sequence[Panel], seed: int | None = None) -> list[Row]:
-    """Return a row for each encoding, in the order of `ranked`.
-
-    Raises UsageError if the grids must not be compared.
-    """
+def rows(panels: Sequence[Panel]) -> list[Row]:
+    """Return a row for each encoding, in the order of `ranked`."""
     return ranked(
         Row(
-            grids[0].name,
-            tuple(grid.seed for grid in grids),
-            {region: over_seeds(grids, region) for region in regions(grids[0].axes)},
-            captions.convergence(grids),
-            {region: captions.seed_means(grids, region) for region in regions(grids[0].axes)},
-            {share: solved_to(grids, share) for share in SOLVED},
-            final_answers=captions.final_answers(grids),
-            final_answers_of=captions.final_answers_of(grids),
+            panel.name,
+            panel.seeds,
+            {region: panel.interval(region) for region in panel.regions},
+            panel.convergence,
+            {region: panel.seed_means(region) for region in panel.regions},
+            {share: panel.solved_to(share) for share in SOLVED},
+            final_answers=panel.final_answers,
+            final_answers_of=panel.final_answers_of,
         )
-        for grids in captions.checked_panels(panels, seed)
+        for panel in panels
     )
 
 

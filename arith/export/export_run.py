@@ -14,7 +14,7 @@ import numpy as np
 from safetensors import SafetensorError
 from safetensors.torch import save_file
 
-from tape_arith.arith.compare.captions import percent
+from tape_arith.arith.compare.captions import percent_of
 from tape_arith.arith.decoders.build import setting_for
 from tape_arith.arith.decoders.weights import trained_decoder, trained_record
 from tape_arith.arith.errors import Failure, UsageError
@@ -24,7 +24,7 @@ from tape_arith.arith.export.source_files import source_files
 from tape_arith.arith.files import slug, write_text
 from tape_arith.arith.grids.axes import REGION_WORDS
 from tape_arith.arith.grids.grid import Grid
-from tape_arith.arith.grids.statistics import one_run
+from tape_arith.arith.grids.panel import Panel
 from tape_arith.arith.machine import own_version
 from tape_arith.arith.registry.locate import locate
 from tape_arith.arith.registry.names import Name, NamePart
@@ -194,7 +194,7 @@ def _model_card(folder: RunFolder, name: Name, record: RunRecord, decoder: Decod
         grid=grid,
         regions={}
         if grid is None
-        else {REGION_WORDS[r]: percent(one_run(grid, r)) for r in REGION_WORDS},
+        else {REGION_WORDS[r]: percent_of(Panel.of([grid]), r) for r in REGION_WORDS},
         lengths=[] if grid is None else _by_length(grid),
         symbol=task.symbol,
         prompt=prompt,

@@ -8,10 +8,11 @@ from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
 from tape_arith.arith.compare.ablations import REGIONS, Families, Member, labels_of
-from tape_arith.arith.compare.captions import NBSP, Panel, source
+from tape_arith.arith.compare.captions import NBSP, source
 from tape_arith.arith.figures.leaderboard import COLOUR, NOT_RANKED, draw_seeds, seed_signs
 from tape_arith.arith.figures.style import GREY, LETTERS, finish, page, styled
 from tape_arith.arith.grids.axes import REGION_WORDS, Region
+from tape_arith.arith.grids.panel import Panel
 
 _ROW_HEIGHT = 0.15
 """The height of an encoding's row in the figure, in inches."""
@@ -77,7 +78,7 @@ def _draw_member(ax: Axes, y: float, member: Member, region: Region) -> list[flo
 
 
 def _note(members: Sequence[Member], panels: Sequence[Panel], labels: Mapping[str, str]) -> str:
-    several = any(len(panel) > 1 for panel in panels)
+    several = any(len(panel.seeds) > 1 for panel in panels)
     return (
         f"{source(panels, labels)} In bold the encoding as it is, under it with one part changed. "
         "Difference: of the means out of distribution, in points."

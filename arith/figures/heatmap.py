@@ -18,7 +18,6 @@ from matplotlib.patches import Patch, Rectangle
 from matplotlib.patheffects import withStroke
 
 from tape_arith.arith.compare import captions
-from tape_arith.arith.compare.captions import Panel
 from tape_arith.arith.compare.labels import display_names
 from tape_arith.arith.compare.lengths import axis_label, operand, ticks, unit
 from tape_arith.arith.errors import UsageError
@@ -27,7 +26,7 @@ from tape_arith.arith.figures.lines import compose as compose_lines
 from tape_arith.arith.grids.axes import REGION_WORDS, Region
 from tape_arith.arith.grids.axes import Axes as Lengths
 from tape_arith.arith.grids.grid import Floats
-from tape_arith.arith.grids.statistics import cell_means, significant_cells
+from tape_arith.arith.grids.panel import Panel, significant_cells
 
 _DIFFERENCES = "vlag"
 _FAINTEST = 0.17
@@ -116,7 +115,6 @@ def layout(count: int, width: float | None = None, columns: int | None = None) -
 
 def compose(
     panels: Sequence[Panel],
-    seed: int | None = None,
     *,
     order: str = "",
     labels: Mapping[str, str] | None = None,
@@ -124,23 +122,21 @@ def compose(
     columns: int | None = None,
     caption: bool = True,
 ) -> Figure:
-    """Return the figure of `panels`, which hold the grids (seeds) of each encoding.
+    """Return the figure of `panels`.
 
-    With `seed`, only that seed is shown. `order` is a sentence about the order of the panels, and
-    `labels` has the names to print (`display_names`). The first axes are the panels; then come the
-    difference of two, and the colour bars. Grids of one axis are drawn as lines over it. Raises
-    UsageError for grids that must not be compared.
+    `order` is a sentence about the order of the panels, and `labels` has the names to print
+    (`display_names`). The first axes are the panels; then come the difference of two, and the
+    colour bars. Grids of one axis are drawn as lines over it.
     """
-    shown = captions.checked_panels(panels, seed)
-    labels = labels or display_names(grids[0].name for grids in shown)
-    lengths = shown[0][0].axes
+    labels = labels or display_names(panel.name for panel in panels)
+    lengths = panels[0].axes
     if len(lengths) == 1:
-        return compose_lines(shown, labels, order, width=width, columns=columns, caption=caption)
-    compared = len(shown) == 2
-    place = layout(len(shown), width, columns)
-    names = [labels[grids[0].name] for grids in shown]
-    means = [cell_means(grids) for grids in shown]
-    note = [captions.footnote(shown, labels), order]
+        return compose_lines(panels, labels, order, width=width, columns=columns, caption=caption)
+    compared = len(panels) == 2
+    place = layout(len(panels), width, columns)
+    names = [labels[panel.name] for panel in panels]
+    means = [panel.cell_means for panel in panels]
+    note = [captions.footnote(panels, labels), order]
     if place.brief:
         sides = f"Axes: {unit(lengths[0])} of the operands. " if operand(lengths[0]) else ""
         note.insert(1, sides + _SHORT_WORDS)
@@ -161,26 +157,26 @@ def compose(
             compress=True,
         )
         axes = figure.subplots(place.rows, place.columns, squeeze=False).ravel()
-        used = [*range(len(shown)), *[len(axes) - 1] * compared]
-        for number, (ax, grids, values) in enumerate(zip(axes, shown, means, strict=False)):
+        used = [*range(len(panels)), *[len(axes) - 1] * compared]
+        for number, (ax, panel, values) in enumerate(zip(axes, panels, means, strict=False)):
             mesh = _paint(ax, values, style.COLOURS, (0, 1), lengths)
             left, lowest = number % place.columns == 0, number + place.columns not in used
             _label_axes(ax, lengths, place, left=left, bottom=lowest)
-            words = [captions.mean_line(grids, region, place.means) for region in place.means]
-            words.append(captions.seeds_line(grids))
-            _write_title(ax, names[number], words, place, captions.convergence(grids))
+            words = [captions.mean_line(panel, region, place.means) for region in place.means]
+            words.append(captions.seeds_line(panel))
+            _write_title(ax, names[number], words, place, panel.convergence)
         for number in set(range(len(axes))).difference(used):
             axes[number].remove()
         _add_bar(
             mesh,
-            axes[: len(shown)],
+            axes[: len(panels)],
             place,
             label="exact match",
             ticks=[0, 0.25, 0.5, 0.75, 1],
             format=style.percent_tick,
         )
         if compared:
-            _draw_difference(axes[-1], shown, names, 100 * (means[0] - means[1]), place)
+            _draw_difference(axes[-1], panels, names, 100 * (means[0] - means[1]), place)
     return figure
 
 
@@ -237,7 +233,7 @@ def _draw_difference(
 ) -> None:
     """Draw the first encoding minus the second; cells are grey without a significant difference."""
     (first, second), limit = panels, difference_limit(points)
-    lengths = first[0].axes
+    lengths = first.axes
     mesh = _paint(ax, points, difference_colours(), (-limit, limit), lengths)
     ones = np.ma.masked_array(np.ones(points.shape), mask=significant_cells(first, second))
     ax.pcolormesh(ones, cmap=ListedColormap([style.PALE]), vmin=0, vmax=1, rasterized=True)

@@ -10,11 +10,11 @@ from matplotlib.lines import Line2D
 from matplotlib.patches import Patch
 
 from tape_arith.arith.compare import captions
-from tape_arith.arith.compare.captions import NBSP, Panel
+from tape_arith.arith.compare.captions import NBSP
 from tape_arith.arith.compare.lengths import axis_label, ticks
 from tape_arith.arith.figures import style
 from tape_arith.arith.grids.axes import REGION_WORDS, Region, ScoredAxis
-from tape_arith.arith.grids.statistics import cell_intervals, cell_means
+from tape_arith.arith.grids.panel import Panel
 
 _MOST_LINES = 6
 """The most lines that one panel shows."""
@@ -37,23 +37,23 @@ def compose(
     columns: int | None = None,
     caption: bool = True,
 ) -> Figure:
-    """Return the figure of `panels`, the checked grids of each encoding, in their order.
+    """Return the figure of `panels`, in their order.
 
     Up to six encodings share a panel; the panels share one legend, which has their means.
     """
-    axis = panels[0][0].axes[0]
+    axis = panels[0].axes[0]
     groups = np.array_split(np.arange(len(panels)), -(-len(panels) // _MOST_LINES))
     width = width or (_ALONE if len(groups) == 1 else _WIDTH)
     columns = min(len(groups), columns or max(1, int(width / _PANEL)))
     rows = -(-len(groups) // columns)
     brief = len(groups) > 1
-    looks = style.line_styles(panel[0].name for panel in panels)
+    looks = style.line_styles(panel.name for panel in panels)
     handles = [
-        Line2D([], [], label=_legend_line(panel, labels, brief), **looks[panel[0].name])
+        Line2D([], [], label=_legend_line(panel, labels, brief), **looks[panel.name])
         for panel in panels
     ]
     note = [captions.footnote(panels, labels), _BANDS, _BRIEF_WORDS * brief, order]
-    guess = captions.chance(str(panels[0][0].evaluation["task"]))
+    guess = captions.chance(panels[0].task)
     if guess:
         handles.append(Line2D([], [], label="a guess", **style.GUESS))
     figure = style.page(
@@ -67,7 +67,7 @@ def compose(
         ax.remove()
     for number, (ax, group) in enumerate(zip(axes, groups, strict=False)):
         for panel in (panels[place] for place in group):
-            _draw(ax, panel, looks[panel[0].name])
+            _draw(ax, panel, looks[panel.name])
         if guess:
             ax.axhline(guess, zorder=1, **style.GUESS)
         title = f"encodings {group[0] + 1} to {group[-1] + 1}" if brief else ""
@@ -79,17 +79,17 @@ def compose(
 
 
 def _legend_line(panel: Panel, labels: Mapping[str, str], brief: bool) -> str:
-    mark, words = captions.convergence(panel), _BRIEF if brief else REGION_WORDS
-    line = f"{labels[panel[0].name]}: {captions.mean_line(panel, 'out_of_distribution', words)}"
+    mark, words = panel.convergence, _BRIEF if brief else REGION_WORDS
+    line = f"{labels[panel.name]}: {captions.mean_line(panel, 'out_of_distribution', words)}"
     return f"{line} · {mark}" if mark else line
 
 
 def _draw(ax: Axes, panel: Panel, look: Mapping[str, Any]) -> None:
     """Draw the mean over seeds as a line, and its interval as a band."""
-    lengths = panel[0].axes[0].lengths
-    low, high = cell_intervals(panel)
+    lengths = panel.axes[0].lengths
+    low, high = panel.cell_intervals()
     ax.fill_between(lengths, low, high, color=look["color"], alpha=0.12, linewidth=0, zorder=2)
-    ax.plot(lengths, cell_means(panel), linewidth=1.1, zorder=3, **look)
+    ax.plot(lengths, panel.cell_means, linewidth=1.1, zorder=3, **look)
 
 
 def _finish(ax: Axes, axis: ScoredAxis, title: str) -> None:

@@ -46,7 +46,7 @@ def is_same_run(one: Grid, other: Grid) -> bool:
 
 def _facts(grid: Grid) -> dict[str, object]:
     named = {"preset": grid.preset, "trained_digits": grid.trained_digits, "split": grid.split}
-    return named | grid.budget | grid.evaluation
+    return named | grid.budget.as_dict() | grid.evaluation.as_dict()
 
 
 def _settings(one: Grid, other: Grid) -> str:
@@ -55,5 +55,5 @@ def _settings(one: Grid, other: Grid) -> str:
         value, other_value = (grid.settings.get(key, "the preset's") for grid in (one, other))
         if key != "steps" and value != other_value:  # steps are in the budget
             words.append(f"{key} {value}, not {other_value}")
-    hashes = [str(grid.budget.get("config_sha256"))[:8] for grid in (one, other)]
+    hashes = [grid.budget.config_sha256[:8] for grid in (one, other)]
     return "; ".join(words) or f"config {hashes[0]}, not {hashes[1]}"

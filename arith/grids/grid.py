@@ -27,6 +27,7 @@ from tape_arith.arith.grids.axes import (
     shape,
 )
 from tape_arith.arith.grids.evaluation_set import EvaluationSet
+from tape_arith.arith.grids.facts import Budget, Evaluation
 from tape_arith.arith.grids.grid_document import CELLS, GridDocument
 
 if TYPE_CHECKING:
@@ -54,11 +55,10 @@ class Grid:
     """Settings that replace the preset's, for people: comparisons use their hash in `budget`."""
     seed: int
     axes: Axes
-    budget: dict[str, Any]
-    """The cost of training (steps, batch size, ...): grids in a comparison must agree in it."""
-    evaluation: dict[str, Any]
-    """The evaluation set: task, version, seed, max_digits, problems_per_cell, sha256; its split
-    unless that is EVALUATION, and max_operands if the task has an axis of operands."""
+    budget: Budget
+    """The cost of training: grids in a comparison must agree in it."""
+    evaluation: Evaluation
+    """The evaluation set: grids in a comparison must agree in it too."""
     scoring: dict[str, Any] = field(default_factory=dict)
     """Facts of the scoring (dtype, threshold, ...): stored, but never compared."""
     blocks_done: int = 0
@@ -93,7 +93,7 @@ class Grid:
     def load(cls, path: Path) -> Self:
         """Read a grid. Raises Failure, naming the file; Corrupt if it is damaged."""
         document = read_document(path, GridDocument)
-        excluded = {*CELLS, "axes", "trained_digits"}
+        excluded = {*CELLS, "axes", "trained_digits", "budget", "evaluation"}
         facts = document.model_dump(exclude=excluded, exclude_none=True)
         cells = {
             name: np.array(getattr(document, name)).reshape(shape(document.scored_axes))
@@ -105,6 +105,8 @@ class Grid:
         return cls(
             **facts,
             axes=document.scored_axes,
+            budget=document.budget,
+            evaluation=document.evaluation,
             exact=exact,
             total=total,
             # Sums are multiples of a known unit, so that rounding restores them exactly.
@@ -136,6 +138,7 @@ class Grid:
         if self.axes == digit_pairs(self.trained_digits, self.max_digits):
             facts.remove("axes")
         content = {key: getattr(self, key) for key in facts} | cells
+        content |= {"budget": self.budget.as_dict(), "evaluation": self.evaluation.as_dict()}
         if "axes" in content:
             content["axes"] = [axis._asdict() for axis in self.axes]
         return content
@@ -148,7 +151,7 @@ class Grid:
     @property
     def split(self) -> str:
         """Split of the problems, one of `data.bucket.SPLITS`."""
-        return str(self.evaluation.get("split", EVALUATION))
+        return self.evaluation.split
 
     @property
     def trained_digits(self) -> int:
@@ -163,7 +166,7 @@ class Grid:
     @property
     def complete(self) -> bool:
         """True if every problem of the evaluation set is counted."""
-        return bool(self.blocks_done == self.evaluation["problems_per_cell"])
+        return self.blocks_done == self.evaluation.problems_per_cell
 
     @property
     def accuracy(self) -> Floats:
@@ -233,7 +236,7 @@ class Grid:
             longer = f"nothing is out of distribution ({digits})"
         run = f"{self.name} seed {self.seed}{evaluation_set or EvaluationSet(self.split)}"
         if not self.complete:
-            run += f", {self.blocks_done} of {self.evaluation['problems_per_cell']} problems a cell"
+            run += f", {self.blocks_done} of {self.evaluation.problems_per_cell} problems a cell"
         return (
             f"{run}: {longer}, in distribution {percent('in_distribution')}, "
             f"all {percent('all_cells')}"
@@ -259,7 +262,7 @@ class Grid:
         self.exact += summed(num_correct == answer_tokens).astype(np.int64)
         self.right_sum += summed(share)
         self.first_wrong_sum += summed(np.maximum(first_wrong, 0)).astype(np.int64)
-        assert self.total.max() <= self.evaluation["problems_per_cell"], "a chunk counted twice"
+        assert self.total.max() <= self.evaluation.problems_per_cell, "a chunk counted twice"
 
 
 def _nullable(sums: NDArray[Any], counts: Ints) -> Any:

@@ -6,8 +6,9 @@ import numpy as np
 from pydantic import BeforeValidator, Field, model_validator
 
 from tape_arith.arith.data.bucket import MOST_PER_CELL
-from tape_arith.arith.documents import Count, NonNegative, Part, Positive, Sha256, Share, Text
+from tape_arith.arith.documents import Count, NonNegative, Part, Positive, Share, Text
 from tape_arith.arith.grids.axes import Axes, ScoredAxis, digit_pairs, shape
+from tape_arith.arith.grids.facts import Budget, Evaluation
 
 CELLS = ("exact", "total", "right_share", "first_wrong")
 """The keys whose values are arrays of the shape of the axes."""
@@ -25,17 +26,6 @@ def _as_rows(cells: Any) -> Any:
 
 
 _Cells = Annotated[list[list[_Value]], BeforeValidator(_as_rows)]
-
-
-class _Evaluation(Part):
-    task: Text
-    version: Count
-    split: Text | None = None
-    seed: Count
-    max_digits: Positive
-    max_operands: Positive | None = None
-    problems_per_cell: Annotated[int, Field(ge=1, le=MOST_PER_CELL)]
-    sha256: Sha256
 
 
 class _Axis(Part):
@@ -69,8 +59,8 @@ class GridDocument(Part):
     trained_digits: Positive
     axes: tuple[_Axis, ...] = ()
     """In the file only if they are not the digits of two numbers."""
-    budget: dict[Text, _Scalar]
-    evaluation: _Evaluation
+    budget: Budget
+    evaluation: Evaluation
     scoring: dict[Text, NonNegative | Text]
     blocks_done: Count
     exact: _Cells[Count]

@@ -1,4 +1,4 @@
-"""Intervals, tests and lengths solved.
+"""Intervals and tests of means and of counts.
 
 A claim about an encoding rests on training runs: Student's t over the means of seeds, Welch's test
 with Holm's correction between encodings. Functions that count problems instead (`wilson`,
@@ -14,11 +14,8 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy import special  # scipy.stats would take half a second to import
 
-from tape_arith.arith.grids.axes import Bools, Region, cell_lengths, longest_digits
-from tape_arith.arith.grids.grid import SLACK, Floats, Grid
-
-SOLVED = (0.9, 0.99)
-"""Shares of exact answers at or above which a length counts as solved."""
+from tape_arith.arith.grids.axes import Bools
+from tape_arith.arith.grids.grid import Floats
 
 
 @dataclass(frozen=True)
@@ -80,32 +77,16 @@ def student_t(means: Sequence[float], level: float = 0.95) -> Interval | None:
     return Interval(mean, max(mean - half, 0.0), min(mean + half, 1.0), half, "seeds", n)
 
 
-def one_run(grid: Grid, region: Region) -> Interval | None:
-    """Return the interval of one run's mean over new problems; None if `Grid.mean` is None.
+def one_run(mean: float, count: int) -> Interval:
+    """Return the interval of one run's mean over new problems, from `count` of them.
 
     It is Wilson's interval at the mean over cells. It is never too narrow, because the cells are
     strata, and never has width 0, as one from the sum of their variances can.
     """
-    mean = grid.mean(region)
-    if mean is None:
-        return None
-    n = int(grid.total[grid.mask(region)].sum())
-    # `wilson` must recognize all right and all wrong, whatever the rounding of mean * n.
-    low, high = map(float, wilson(n if mean == 1 else mean * n, n))
+    # `wilson` must recognize all right and all wrong, whatever the rounding of mean * count.
+    low, high = map(float, wilson(count if mean == 1 else mean * count, count))
     arm = max(mean - low, high - mean)
-    return Interval(mean, low, high, arm, "this run only", n)
-
-
-def over_seeds(grids: Sequence[Grid], region: Region) -> Interval | None:
-    """Return the mean and interval over the seeds of one encoding; `one_run` for a single seed.
-
-    Returns None if there is no grid, the region is empty, or a seed is not scored.
-    """
-    if len(grids) == 1:
-        return one_run(grids[0], region)
-    means = [grid.mean(region) for grid in grids]
-    known = [mean for mean in means if mean is not None]
-    return student_t(known) if len(known) == len(means) else None
+    return Interval(mean, low, high, arm, "this run only", count)
 
 
 def welch(one: Sequence[float], other: Sequence[float]) -> Welch | None:
@@ -174,66 +155,6 @@ def false_discovery(p: NDArray[Any], rate: float = 0.05) -> Bools:
     passed = tested[tested <= rate * np.arange(1, len(tested) + 1) / max(len(tested), 1)]
     significant: Bools = p <= passed.max(initial=-1.0)
     return significant
-
-
-def cell_means(grids: Sequence[Grid]) -> Floats:
-    """Return float64 of the grid's shape: the mean of exact match over seeds, for each cell."""
-    return np.asarray(np.mean([grid.accuracy for grid in grids], axis=0), dtype=np.float64)
-
-
-def cell_intervals(grids: Sequence[Grid]) -> tuple[Floats, Floats]:
-    """Return the ends of each cell's 95 % interval, of the grid's shape, clipped to 0..1.
-
-    Student t over seeds; for one seed Wilson's over problems, as in `over_seeds`.
-    """
-    if len(grids) == 1:
-        return wilson(grids[0].exact, grids[0].total)
-    intervals = map(student_t, zip(*(grid.accuracy.ravel() for grid in grids), strict=True))
-    # None would be the interval of fewer than two seeds.
-    ends = [(each.low, each.high) for each in intervals if each is not None]
-    low, high = np.array(ends).T.reshape(2, *grids[0].total.shape)
-    return low, high
-
-
-def significant_cells(one: Sequence[Grid], other: Sequence[Grid]) -> Bools:
-    """Return bool of the grid's shape: the cells in which two encodings differ significantly.
-
-    The false discovery rate is 5 %. Problems are pooled over seeds and taken as independent. Both
-    encodings answered the same problems, but a grid holds only counts, so they cannot be paired.
-    """
-    counts = [sum(grid.exact for grid in one), sum(grid.total for grid in one)]
-    counts += [sum(grid.exact for grid in other), sum(grid.total for grid in other)]
-    return false_discovery(two_proportion(*counts))
-
-
-def by_length(grids: Sequence[Grid]) -> dict[int, float]:
-    """Return exact match by the digits of the longest operand, averaged over the seeds in `grids`.
-
-    That of L is the mean over all cells whose longest operand has L digits; for two operands these
-    are 2 L - 1 cells. Of lists only those count that have no more numbers than trained.
-    """
-    accuracy, axes = cell_means(grids), grids[0].axes
-    lengths = cell_lengths(axes)
-    longest = longest_digits(axes, lengths)
-    limits = [axis.tested if axis.counts == "digits" else axis.trained for axis in axes]
-    inside = (lengths <= np.array(limits)).all(axis=-1)
-    shells = {n: accuracy[inside & (longest == n)] for n in np.unique(longest).tolist()}
-    return {length: fsum(shell) / len(shell) for length, shell in shells.items()}
-
-
-def solved_to(grids: Sequence[Grid], share: float) -> int:
-    """Return the largest L such that each length up to L has `share` or more in `by_length`.
-
-    Returns 0 if the shortest length has less. A length's value is the mean over its cells, not the
-    minimum: with 100 problems a cell, an encoding that solves 99.6 % everywhere has some cell below
-    99 %, and the more cells, the more likely.
-    """
-    solved = 0
-    for length, value in by_length(grids).items():
-        if not value >= share - SLACK:  # nor is one that is not scored
-            break
-        solved = length
-    return solved
 
 
 def _mean_and_variance(means: Sequence[float]) -> tuple[float, float]:

@@ -21,6 +21,7 @@ from tape_arith.arith.documents import (
     Text,
 )
 from tape_arith.arith.errors import Failure, UsageError
+from tape_arith.arith.grids.facts import Budget
 from tape_arith.arith.grids.grid import Grid
 from tape_arith.arith.registry.locate import locate
 from tape_arith.arith.registry.names import Name, parse, source_hashes, task_location
@@ -99,17 +100,17 @@ class RunRecord(Strict):
         return self.config.schedule(self.first_steps)
 
     @property
-    def budget(self) -> dict[str, Any]:
+    def budget(self) -> Budget:
         """Facts that must be equal if two results are to be compared."""
-        budget = {
-            "steps": self.config.steps,
-            "first_steps": self.first_steps,
-            "batch_size": self.config.batch_size,
-            "config_sha256": self.config.sha256,
-        }
-        if (origin := self.init_from) is not None:  # its facts, equal for all seeds
-            budget |= {"steps_before": origin.steps, "config_before": origin.config_sha256[:12]}
-        return budget
+        origin = self.init_from  # its facts are equal for all seeds
+        return Budget(
+            steps=self.config.steps,
+            first_steps=self.first_steps,
+            batch_size=self.config.batch_size,
+            config_sha256=self.config.sha256,
+            steps_before=None if origin is None else origin.steps,
+            config_before=None if origin is None else origin.config_sha256[:12],
+        )
 
     def has_scored(self, grid: Grid) -> bool:
         """Tell whether `grid` is of this run at its present budget, not at an earlier one."""

@@ -63,7 +63,7 @@ class Run:
             return Progress(error=str(error))
         if grid is None:
             return Progress(running=running)
-        blocks = grid.evaluation["problems_per_cell"]
+        blocks = grid.evaluation.problems_per_cell
         return Progress(grid.complete, running, grid.blocks_done, blocks)
 
     def complete_grid(self, evaluation_set: EvaluationSet) -> Grid | None:

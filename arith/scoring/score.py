@@ -202,7 +202,7 @@ def score_grid(
     scoring, beside its precision; of a grid scored in several calls, the grid stores every value.
     """
     decoder.eval()
-    count, pairs = grid.evaluation["problems_per_cell"], bucket.num_cells
+    count, pairs = grid.evaluation.problems_per_cell, bucket.num_cells
     threshold = probed_threshold(decoder, bucket, count * pairs, hardware)
     now = {"dtype": hardware.dtype_name, "threshold": threshold, **(facts or {})}
     grid.scoring = _joined_facts(grid.scoring, now) if grid.blocks_done else now

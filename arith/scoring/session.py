@@ -5,7 +5,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 
-from tape_arith.arith.data.bucket import EVALUATION, Bucket, check_covers
+from tape_arith.arith.data.bucket import Bucket, check_covers
 from tape_arith.arith.decoders.build import user_errors
 from tape_arith.arith.decoders.environment import scoring_facts
 from tape_arith.arith.decoders.failures import explain_failures
@@ -14,6 +14,7 @@ from tape_arith.arith.errors import Failure, UsageError
 from tape_arith.arith.grids.axes import scored_axes
 from tape_arith.arith.grids.comparable import is_same_run
 from tape_arith.arith.grids.evaluation_set import DEFAULT_SET, EvaluationSet
+from tape_arith.arith.grids.facts import Evaluation
 from tape_arith.arith.grids.grid import Grid
 from tape_arith.arith.lock import NAME as LOCK
 from tape_arith.arith.lock import check_lock, lock_folder
@@ -108,7 +109,6 @@ def empty_grid(
     # The size is checked before the problems are generated for their hash.
     check_covers(bucket.max_digits, record.config.trained_digits)
     bucket.check_count(problems_per_cell)
-    split = {} if bucket.split == EVALUATION else {"split": bucket.split}
     return Grid.empty(
         record.encoding,
         extrapolation=str(extrapolation) if extrapolation else None,
@@ -116,16 +116,7 @@ def empty_grid(
         seed=record.seed,
         axes=scored_axes(record.config.bucket(0), bucket),
         budget=record.budget,
-        evaluation={
-            "task": bucket.task,
-            "version": bucket.version,
-            **split,
-            "seed": bucket.seed,
-            "max_digits": bucket.max_digits,
-            **({"max_operands": bucket.max_operands} if bucket.max_operands else {}),
-            "problems_per_cell": problems_per_cell,
-            "sha256": bucket.sha256(problems_per_cell * bucket.num_cells),
-        },
+        evaluation=Evaluation.of(bucket, problems_per_cell),
         settings=record.settings,
     )
 

@@ -179,7 +179,7 @@ def comparable_runs(paths: Sequence[Path], split: str = EVALUATION) -> StudiedRu
 def _settings(record: RunRecord) -> dict[str, Any]:
     """Return what must be equal of runs that are studied together; `leading_bos` may differ."""
     settings = {"preset": record.preset, "task_version": record.task_version}
-    settings |= {**record.budget, **record.config.as_dict()}
+    settings |= {**record.budget.as_dict(), **record.config.as_dict()}
     for key in ("leading_bos", "config_sha256"):  # the hash covers leading_bos
         del settings[key]
     return settings

@@ -10,15 +10,9 @@ from typing import TypeVar
 from tape_arith.arith.compare import ablations
 from tape_arith.arith.compare.board import Board
 from tape_arith.arith.compare.leaderboard import board_of
-from tape_arith.arith.compare.panels import (
-    Excluded,
-    choose_group,
-    figure_path,
-    panels_of,
-    read_runs,
-    warn_excluded,
-)
 from tape_arith.arith.compare.rows import Row, ranked, rows
+from tape_arith.arith.compare.run_files import read_runs
+from tape_arith.arith.compare.selection import Excluded, Selection, choose_group, warn_excluded
 from tape_arith.arith.compare.tables import to_csv, to_markdown
 from tape_arith.arith.data.bucket import EVALUATION
 from tape_arith.arith.decoders.build import check_trainable
@@ -29,10 +23,10 @@ from tape_arith.arith.files import slug, write_text
 from tape_arith.arith.grids.comparable import differences
 from tape_arith.arith.grids.evaluation_set import DEFAULT_SET, EvaluationSet
 from tape_arith.arith.grids.grid import Grid
+from tape_arith.arith.grids.panel import Panel, panels_of
 from tape_arith.arith.lock import lock_folder
 from tape_arith.arith.registry.names import Name, name_and_options
 from tape_arith.arith.runs.config import Config
-from tape_arith.arith.runs.folder import find_grids
 from tape_arith.arith.runs.options import Compute
 from tape_arith.arith.runs.run import Run
 from tape_arith.arith.stopping import Stopper
@@ -43,7 +37,7 @@ from tape_arith.arith.sweeps.sweep import Sweep, sweep_copy, sweep_folder
 from tape_arith.arith.terminal import say
 
 _T = TypeVar("_T")
-_ScoredPanels = tuple[dict[str, str], dict[Config, list[list[Grid]]]]
+_ScoredPanels = tuple[dict[str, str], dict[Config, list[Panel]]]
 _FORMATS = {"md": to_markdown, "csv": to_csv}
 
 
@@ -81,11 +75,11 @@ def draw_comparison(runs: Sequence[Run]) -> Path | None:
     the others. Returns None if there is none.
     """
     first = runs[0]
-    names = list(dict.fromkeys(run.name for run in runs))
-    budget = {"steps": first.config.steps, "config_sha256": first.config.sha256}
+    selection = Selection(first.root, ",".join(str(run.name) for run in runs), first.preset)
+    budget = first.config.steps, first.config.sha256
     grids, unusable = list[Grid](), list[Grid]()
-    for grid in find_grids(first.root, first.preset, names):
-        requested = all(grid.budget.get(key) == value for key, value in budget.items())
+    for grid in selection.grids():
+        requested = (grid.budget.steps, grid.budget.config_sha256) == budget
         (grids if requested and grid.complete else unusable).append(grid)
     if unusable:
         left_out = ", ".join(f"{grid.name} seed {grid.seed}" for grid in unusable)
@@ -95,8 +89,8 @@ def draw_comparison(runs: Sequence[Run]) -> Path | None:
         return None
     grids, excluded = _comparable(grids)
     warn_excluded(excluded)
-    panels = panels_of(grids, map(str, names))
-    figure = figure_path(first.root, panels)
+    panels = panels_of(grids, selection.wanted)
+    figure = selection.figure_path(panels)
     style.save(heatmap.compose(panels), figure)
     table = rows(panels)
     for ending, to_text in _FORMATS.items():
@@ -164,7 +158,7 @@ def _scored_panels(
 ) -> Iterator[_ScoredPanels]:
     """Yield, for each scored combination, its preset if there are several, and panels by config."""
     for combination in sweep.combinations:
-        panels: dict[Config, list[list[Grid]]] = {}
+        panels: dict[Config, list[Panel]] = {}
         for config, panel in choices(sweep, combination.configs, scored):
             panels.setdefault(config, []).append(panel)
         if panels:
@@ -184,7 +178,7 @@ def leaderboard(sweep: Sweep, out: Path) -> Board | None:
     if not scored:
         return None
     runs = read_runs(sweep.root(out, combination.preset, config))
-    board, _ = board_of(list(scored.values()), runs, excluded)
+    board, _ = board_of(list(map(Panel.of, scored.values())), runs, excluded)
     return board
 
 
@@ -221,8 +215,8 @@ def choices(
     sweep: Sweep,
     configs: Sequence[Config],
     scored: Mapping[tuple[Name, Config], list[Grid]],
-) -> Iterator[tuple[Config, list[Grid]]]:
-    """Yield, for each encoding, its config in a combination of settings, with the grids.
+) -> Iterator[tuple[Config, Panel]]:
+    """Yield, for each encoding, its config in a combination of settings, with its grids.
 
     If learning rates are tuned, chooses the config that is best in distribution (the first of
     equals), never by a result out of distribution. Skips an encoding unless all its rates have the
@@ -239,7 +233,7 @@ def choices(
                 continue
             best = max(panels, key=lambda config: _in_distribution(panels[config]))
         if panels[best]:
-            yield best, panels[best]
+            yield best, Panel.of(panels[best])
 
 
 def _in_distribution(panel: Sequence[Grid]) -> float:

@@ -4,6 +4,7 @@ import csv
 import io
 import json
 import re
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -14,9 +15,11 @@ from scipy import stats
 
 import tape_arith
 from tape_arith.arith.compare.across_tasks import across_tasks
+from tape_arith.arith.compare.selection import Selection
 from tape_arith.arith.figures.across_tasks import compose
 from tape_arith.arith.files import slug
 from tape_arith.arith.grids.axes import region_mask, scored_axes
+from tape_arith.arith.grids.facts import Evaluation
 from tape_arith.arith.grids.grid import Grid
 from tape_arith.arith.runs.folder import RunFolder
 from tape_arith.arith.runs.preset import load_preset
@@ -48,22 +51,13 @@ def write(root: Path, name: str, preset: str, seed: int, right: int, **more: Any
     folder.write_record(record)
     tested = config.evaluation_bucket()
     axes = scored_axes(config.bucket(0), tested)
-    operands = {"max_operands": tested.max_operands} if tested.max_operands else {}
     grid = Grid.empty(
         name,
         axes,
         preset=preset,
         seed=seed,
-        budget=record.budget | more,
-        evaluation={
-            "task": config.task,
-            "version": 1,
-            "seed": 0,
-            "max_digits": tested.max_digits,
-            **operands,
-            "problems_per_cell": 100,
-            "sha256": "ab" * 32,
-        },
+        budget=replace(record.budget, **more),
+        evaluation=replace(Evaluation.of(tested, 1), problems_per_cell=100),
     )
     converged = name != "gone:b_f=3" and (name, preset) not in BAD
     grid.total[:], grid.exact[:], grid.blocks_done = 100, right + seed, 100
@@ -139,7 +133,7 @@ def test_means_intervals_and_ranks(root: Path) -> None:
 
 
 def test_the_heatmap_has_the_table_s_means(root: Path) -> None:
-    means, table = by_hand(root), across_tasks(root)
+    means, table = by_hand(root), across_tasks(Selection(root))
     figure = compose(table)
     ax = figure.axes[0]
     texts = {tuple(np.floor(text.get_position()).astype(int)): text.get_text() for text in ax.texts}
@@ -189,7 +183,7 @@ def test_a_column_has_one_preset_and_one_budget(root: Path, tmp_path: Path) -> N
 
 
 def test_words_are_of_what_is_shown(root: Path, tmp_path: Path) -> None:
-    table = across_tasks(root, "sort,addition", "fire")
+    table = across_tasks(Selection(root, "fire"), "sort,addition")
     assert [(column.task, "seed 0." in column.source) for column in table.columns] == [
         ("addition", True)
     ]

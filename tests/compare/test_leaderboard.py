@@ -22,6 +22,7 @@ from tape_arith.arith.compare.labels import display_names
 from tape_arith.arith.documents import write_document
 from tape_arith.arith.files import slug
 from tape_arith.arith.grids.axes import digit_pairs
+from tape_arith.arith.grids.facts import Evaluation
 from tape_arith.arith.grids.grid import Grid
 from tape_arith.arith.runs.folder import RunFolder
 from tape_arith.arith.runs.preset import load_preset
@@ -29,7 +30,7 @@ from tape_arith.arith.runs.record import RunRecord
 from tests.helpers.documents import ENVIRONMENT, METRICS
 from tests.helpers.tiny_runs import done, refused, untouched
 
-EVALUATION = {"task": "addition", "version": 1, "seed": 0, "max_digits": 16}
+EVALUATION: dict[str, Any] = {"task": "addition", "version": 1, "seed": 0, "max_digits": 16}
 EVALUATION |= {"problems_per_cell": 50, "sha256": "ab" * 32}
 TRAINED, TESTED = 8, 16
 REACH = {  # how far each encoding gets, in digits; how its seeds differ; how many it has
@@ -61,7 +62,7 @@ def write(
         seed=seed,
         axes=digit_pairs(TRAINED, 16),
         budget=record.budget,
-        evaluation={**EVALUATION, **evaluation},
+        evaluation=Evaluation(**EVALUATION | evaluation),
         settings=record.settings,
     )
     grid.total[:], grid.exact[:], grid.right_sum[:] = 50, exact, exact

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 from tape_arith.arith.compare.report import collect
+from tape_arith.arith.compare.selection import Selection
 from tape_arith.arith.files import sha256
 from tape_arith.arith.grids.grid import Grid
 from tape_arith.arith.runs.folder import RunFolder
@@ -40,14 +41,14 @@ def test_the_command_writes_one_page(comparison: Path) -> None:
 
 def test_facts_are_those_of_the_files(comparison: Path) -> None:
     folder = RunFolder(comparison / "runs/mini/fire/seed-1")
-    run = next(r for r in collect(RUNS).runs if (r.encoding, r.seed) == ("fire", 1))
+    run = next(r for r in collect(Selection(RUNS)).runs if (r.encoding, r.seed) == ("fire", 1))
     environment = json.loads((folder.path / "environment.json").read_text())
     for key in ("commit", "torch", "hardware", "dtype", "attention", "tape-arith"):
         assert run.facts[key] == str(environment[key] or "")
     grid = Grid.load(folder.path / "grid.json")
     config = folder.record().config
-    assert run.facts["configuration"] == config.sha256 == grid.budget["config_sha256"]
-    assert run.facts["evaluation set"] == grid.evaluation["sha256"]
+    assert run.facts["configuration"] == config.sha256 == grid.budget.config_sha256
+    assert run.facts["evaluation set"] == grid.evaluation.sha256
     assert run.facts["task"] == "addition, version 1"
     assert run.folder == "mini/fire/seed-1" and run.recorded == environment["command"]
     assert run.config == config.as_dict()
@@ -62,7 +63,7 @@ def test_the_commands_make_the_runs_again(
             shutil.rmtree(comparison / f"runs/mini/{name}/seed-{seed}")
     shutil.rmtree(comparison / "runs/mini/tape/seed-0")
     done("score", "runs/mini/tape/seed-1", "--with", "yarn")
-    (run,) = collect(RUNS).runs
+    (run,) = collect(Selection(RUNS)).runs
     lines = [shlex.split(line) for line in run.commands]
     assert [line[:2] for line in lines] == [["tape-arith", "train"]] * 2 + [["tape-arith", "score"]]
     assert "trained_digits=2" in lines[0]  # or the next minutes are spent on all of mini
@@ -75,7 +76,7 @@ def test_the_commands_make_the_runs_again(
         first, second = (
             Grid.load(root / "runs/mini/tape/seed-1" / name) for root in (comparison, again)
         )
-        assert first.budget == second.budget and first.budget["steps"] == 6
+        assert first.budget == second.budget and first.budget.steps == 6
         assert np.array_equal(first.exact, second.exact)
         assert np.array_equal(first.right_sum, second.right_sum)
 
@@ -89,7 +90,7 @@ def test_the_commands_make_a_run_that_began_from_another(
     done("train", source, "--steps", 3, "--no-score")
     name, origin = "tape@only-positional-from=rope", ["--init-from", source, "--only-positional"]
     done("train", "--pe", "tape", *origin, "--set", "steps=4")
-    (run,) = collect(RUNS).runs
+    (run,) = collect(Selection(RUNS)).runs
     assert run.encoding == name
     lines = [shlex.split(line) for line in run.commands]
     assert [line[:4] for line in lines] == [
@@ -110,16 +111,16 @@ def test_the_commands_make_a_run_that_began_from_another(
         assert sha256(first.final) == sha256(second.final)
     # Nobody knows how the weights came about that it began with.
     edit(here / source / "run.json", seed=2)
-    assert collect(RUNS).runs[0].commands == []
+    assert collect(Selection(RUNS)).runs[0].commands == []
     shutil.rmtree(here / source)
-    assert collect(RUNS).runs[0].commands == []
+    assert collect(Selection(RUNS)).runs[0].commands == []
 
 
 def test_runs_that_must_not_be_compared_are_left_out_and_named(comparison: Path) -> None:
     done("train", "--pe", "nope", *settings(steps=5))
     done("train", "--pe", "alibi", "--no-score", *settings())
-    report = collect(RUNS)
-    assert "nope" not in {panel[0].name for panel in report.panels}
+    report = collect(Selection(RUNS))
+    assert "nope" not in {panel.name for panel in report.panels}
     left = dict(report.board.left_out)
     assert "steps 5, not 4" in left["nope seed 0"] and left["alibi seed 0"] == "not scored yet"
     done("report")
@@ -129,8 +130,8 @@ def test_runs_that_must_not_be_compared_are_left_out_and_named(comparison: Path)
 
 
 def test_some_of_the_encodings_and_their_costs(comparison: Path) -> None:
-    report = collect(RUNS, "rope,fire")
-    assert sorted(panel[0].name for panel in report.panels) == ["fire", "rope"]
+    report = collect(Selection(RUNS, "rope,fire"))
+    assert sorted(panel.name for panel in report.panels) == ["fire", "rope"]
     assert {run.encoding for run in report.runs} == {"fire", "rope"}
     assert report.command == "tape-arith report --preset mini --compare rope,fire"
     page = comparison / "runs/mini/report.html"
@@ -169,7 +170,7 @@ def test_broken_files_beside_a_grid_cost_only_their_facts(comparison: Path) -> N
     sibling = comparison / "runs/mini/fire/seed-1"
     (sibling / "metrics.jsonl").write_text('{"step": 1, "loss": 2.5}\nnot json\n')
     (sibling / "run.json").write_text("")
-    first, second = (run for run in collect(RUNS).runs if run.encoding == "fire")
+    first, second = (run for run in collect(Selection(RUNS)).runs if run.encoding == "fire")
     assert first.facts["commit"] == first.facts["trained in"] == "" and first.recorded is None
     assert second.facts["configuration"] == "" and not second.commands
     done("report")

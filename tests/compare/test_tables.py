@@ -11,18 +11,18 @@ import pytest
 from tape_arith.arith.compare import captions
 from tape_arith.arith.compare.rows import rows
 from tape_arith.arith.compare.tables import booktabs, to_csv, to_markdown
-from tape_arith.arith.grids.grid import Grid
+from tape_arith.arith.grids.panel import Panel, panels_of
 from tape_arith.arith.grids.statistics import Interval
 from tests.helpers.made_grids import BITS, LISTS, drawn, filled
 
 
-def panel(encoding: str, outside: int, inside: int = 100, seeds: int = 2) -> list[Grid]:
-    made: list[Grid] = []
+def panel(encoding: str, outside: int, inside: int = 100, seeds: int = 2) -> Panel:
+    made = []
     for seed in range(seeds):
         exact = np.full((4, 4), outside + seed)
         exact[:2, :2] = inside
         made.append(filled(exact, encoding=encoding, seed=seed))
-    return made
+    return Panel.of(made)
 
 
 def test_best_first_and_what_did_not_converge_last_by_name() -> None:
@@ -57,7 +57,7 @@ def test_csv() -> None:
 
 
 def test_tasks_of_one_axis_and_of_two_share_a_table() -> None:
-    both = [row for axes in (BITS, LISTS) for row in rows([[drawn("rope", 0, axes)]])]
+    both = [row for axes in (BITS, LISTS) for row in rows(panels_of([drawn("rope", 0, axes)]))]
     heads, _, bits, lists = (line.split(" | ") for line in to_markdown(both).splitlines())
     assert "in distribution, %" in heads and heads[-1] == "converged |"
     assert [head for head, text in zip(heads, bits, strict=True) if text == "-"] == [
@@ -95,13 +95,13 @@ def test_with_a_scratchpad_exact_match_is_of_the_whole_answer() -> None:
         )
         for seed, share in shares.items()
     ]
-    (row,) = rows([made])
+    panels = panels_of(made)
+    (row,) = rows(panels)
     assert row.final_answers == tuple(shares.values()) and row.final_answers_of == 200
-    assert "exact match of the whole answer, scratchpad included" in captions.source([made])
+    assert "exact match of the whole answer, scratchpad included" in captions.source(panels)
     made[1].scoring = {}  # a run that does not tell gives no mean over others
-    assert rows([made])[0].final_answers == () and not rows([made])[0].final_answers_of
-    (plain,) = rows([[drawn("rope", 0, BITS)]])
-    assert plain.final_answers == () and "scratchpad" not in captions.source(
-        [[drawn("rope", 0, BITS)]]
-    )
+    assert rows(panels)[0].final_answers == () and not rows(panels)[0].final_answers_of
+    others = panels_of([drawn("rope", 0, BITS)])
+    (plain,) = rows(others)
+    assert plain.final_answers == () and "scratchpad" not in captions.source(others)
     assert "one_longer" not in plain.means and "one_longer" not in to_csv([plain])

@@ -14,7 +14,7 @@ from tape_arith.arith.compare.terminal import print_board, print_markdown
 from tests.helpers.pages import grid, report
 
 NAMES = ("rope", "tape:start=learned", "my_folder/mine.py:Mine:scale=2:other=3", "[bold]x\x1b[2J")
-BOARD = report([[grid(name, seed) for seed in (0, 1)] for name in NAMES]).board
+BOARD = report(grid(name, seed) for name in NAMES for seed in (0, 1)).board
 
 
 def printed(width: int, wide: bool = False) -> str:

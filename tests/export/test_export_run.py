@@ -32,7 +32,7 @@ def test_a_model_and_its_card(run: Path, here: Path) -> None:
     assert {f"decoder.{k.removeprefix('model/')}" for k in weights} == exported.keys()
     assert not [file for file in out.rglob("*") if file.suffix in (".bin", ".pt", ".pkl")]
     card, grid = (out / "README.md").read_text(), Grid.load(run / "grid.json")
-    assert "@article{su2021roformer" in card and grid.evaluation["sha256"] in card
+    assert "@article{su2021roformer" in card and grid.evaluation.sha256 in card
     assert card.count("\n| 1 | ") == card.count("\n| 3 | ") == 1 and "{%" not in card
 
 

@@ -19,14 +19,13 @@ from tape_arith.arith.compare.lengths import ticks
 from tape_arith.arith.errors import Failure, UsageError
 from tape_arith.arith.figures.heatmap import compose, layout
 from tape_arith.arith.figures.style import page, save
-from tape_arith.arith.grids.grid import Grid
-from tape_arith.arith.grids.statistics import significant_cells
+from tape_arith.arith.grids.panel import Panel, panels_of, significant_cells
 from tests.helpers.figures import assert_texts_are_apart
 from tests.helpers.made_grids import LISTS, drawn, flat
 
 
-def panel(encoding: str, seeds: Sequence[int] = (0, 1, 2), **more: Any) -> list[Grid]:
-    return [flat(encoding, seed, **more) for seed in seeds]
+def panel(encoding: str, seeds: Sequence[int] = (0, 1, 2), **more: Any) -> Panel:
+    return Panel.of(flat(encoding, seed, **more) for seed in seeds)
 
 
 def mesh(ax: Axes) -> QuadMesh:
@@ -52,7 +51,7 @@ def words(figure: Figure, ax: Axes | None = None) -> str:
 def test_cells_are_means_over_seeds_and_the_first_operand_goes_up() -> None:
     one, other = flat("tape", 0), flat("tape", 1)
     one.exact[5, 0], other.exact[5, 0] = 40, 60  # six digits plus one digit
-    figure = compose([[one, other], panel("fire", outside=90), panel("rope", outside=1)])
+    figure = compose([Panel.of([one, other]), panel("fire", outside=90), panel("rope", outside=1)])
     ax = figure.axes[0]
     assert values(ax)[5, 0] == pytest.approx(0.5)
     assert ax.get_xlim() == (0, 8) and ax.get_ylim() == (0, 8)  # (1, 1) at the lower left
@@ -74,10 +73,11 @@ def test_the_trained_square_and_ticks_in_the_middle_of_cells(trained: int, size:
 
 
 def test_lists_stand_on_their_own_lengths() -> None:
-    panels = [[drawn(name, seed, LISTS) for seed in (0, 1)] for name in ("rope", "fire", "tape")]
+    names = ("rope", "fire", "tape")
+    panels = panels_of(drawn(name, seed, LISTS) for name in names for seed in (0, 1))
     figure = compose(panels)
-    for ax, panel_grids in zip(figure.axes, panels, strict=False):
-        shares = np.mean([grid.exact / 100 for grid in panel_grids], axis=0)
+    for ax, drawn_panel in zip(figure.axes, panels, strict=False):
+        shares = np.mean([grid.exact / 100 for grid in drawn_panel.grids], axis=0)
         assert values(ax).shape == (4, 8)
         np.testing.assert_allclose(values(ax), shares)
         outline = next(patch for patch in ax.patches if isinstance(patch, Rectangle))
@@ -112,7 +112,7 @@ def test_first_minus_second(sign: int) -> None:
 
 def test_cells_without_a_significant_difference_are_grey() -> None:
     one, other = panel("fire"), panel("tape")
-    for made in one:
+    for made in one.grids:
         made.exact[7, 1] = 90
     assert np.argwhere(significant_cells(one, other)).tolist() == [[7, 1]]
     figure = compose([one, other])
@@ -129,8 +129,8 @@ def test_cells_without_a_significant_difference_are_grey() -> None:
 
 
 def test_means_seeds_and_convergence_above_a_panel() -> None:
-    several = [flat("tape", 0, outside=10), flat("tape", 1, outside=20), flat("tape", 2)]
-    bad = [flat("rope", 0), flat("rope", 1, inside=98)]
+    several = Panel.of(flat("tape", seed, outside=10 * min(seed + 1, 2)) for seed in range(3))
+    bad = Panel.of([flat("rope", 0), flat("rope", 1, inside=98)])
     figure = compose([several, bad, panel("nope", [3], inside=90)])
     text = words(figure, figure.axes[0])
     assert "out of distribution 16.7 ± 14.3 %" in text  # 10, 20, 20 with t = 4.303
@@ -141,7 +141,7 @@ def test_means_seeds_and_convergence_above_a_panel() -> None:
     note = words(figure).replace("\N{NO-BREAK SPACE}", " ")
     assert "Student t over seeds; where there is one seed, over problems" in note
     assert "Not converged: below 99 % in distribution." in note
-    figure = compose([several], seed=1)
+    figure = compose([several.only(1)])
     assert "seed 1" in words(figure, figure.axes[0]) and "2 seeds" not in words(figure)
 
 
@@ -258,22 +258,7 @@ def test_a_papers_width() -> None:
         assert place.height <= 9.6  # a page
 
 
-# ---- refused, and files ------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize(
-    ("panels", "seed", "message"),
-    [
-        ([], None, "nothing to compare"),
-        ([[]], None, "nothing to compare"),
-        ([[flat("tape"), flat("tape")]], None, "two grids of one seed"),
-        ([[flat("tape")], [flat("fire", size=9)]], None, "max digits 9, not 8"),
-        ([panel("tape")], 7, "tape has no seed 7: it has seeds 0, 1, 2"),
-    ],
-)
-def test_panels_that_are_refused(panels: list[list[Grid]], seed: int | None, message: str) -> None:
-    with pytest.raises(UsageError, match=message):
-        compose(panels, seed)
+# ---- files -------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(

@@ -10,7 +10,7 @@ from scipy import stats
 from tape_arith.arith.figures.heatmap import compose
 from tape_arith.arith.figures.report.content import content
 from tape_arith.arith.figures.report.page import page
-from tape_arith.arith.grids.grid import Grid
+from tape_arith.arith.grids.panel import Panel, panels_of
 from tape_arith.arith.grids.statistics import wilson
 from tests.helpers.figures import assert_nothing_is_cut_off, words
 from tests.helpers.made_grids import BITS, drawn
@@ -19,14 +19,15 @@ from tests.helpers.pages import Page, report
 LENGTHS = np.arange(1, 9)
 
 
-def panels(names: list[str]) -> list[list[Grid]]:
+def panels(names: list[str]) -> list[Panel]:
     """Return three seeds of each encoding, but one of the last."""
-    made = [[drawn(name, seed, BITS) for seed in range(3)] for name in names]
-    return [*made[:-1], made[-1][:1]]
+    *made, last = panels_of(drawn(name, seed, BITS) for name in names for seed in range(3))
+    return [*made, last.only(0)]
 
 
-def expected(grids: list[Grid]) -> tuple[Any, Any, Any]:
+def expected(panel: Panel) -> tuple[Any, Any, Any]:
     """Return mean and ends of the interval at each length, by scipy from the counts."""
+    grids = panel.grids
     shares = np.array([grid.exact / 100 for grid in grids])
     if len(grids) == 1:
         return shares[0], *wilson(grids[0].exact, 100)
@@ -44,8 +45,8 @@ def test_a_line_is_the_mean_and_its_band_the_interval_over_seeds(count: int) -> 
         *lines, guess = ax.lines
         assert set(np.asarray(guess.get_ydata())) == {0.5}
         shown += zip(lines, ax.collections, strict=True)
-    for grids, (line, band) in zip(made, shown, strict=True):
-        mean, low, high = expected(grids)
+    for panel, (line, band) in zip(made, shown, strict=True):
+        mean, low, high = expected(panel)
         assert np.array_equal(line.get_xdata(), LENGTHS)
         np.testing.assert_allclose(np.asarray(line.get_ydata()), mean)
         corners = np.concatenate([path.vertices for path in band.get_paths()])
@@ -71,7 +72,7 @@ def test_only_tasks_with_a_chance_have_a_line_for_guesses() -> None:
         "gone.py:Gone": 0,
     }
     for task, chance in tasks.items():
-        made = [[drawn("rope", 0, BITS, evaluation={"task": task})]]
+        made = panels_of([drawn("rope", 0, BITS, evaluation={"task": task})])
         figure = compose(made)
         (ax,) = figure.axes
         lost = "what a guess gets is not known without the file of the task"
@@ -82,12 +83,12 @@ def test_only_tasks_with_a_chance_have_a_line_for_guesses() -> None:
 
 
 def test_the_page_of_one_axis() -> None:
-    made = report(panels(["fire", "rope"]))
+    made = report(grid for panel in panels(["fire", "rope"]) for grid in panel.grids)
     numbers = content(made)
     assert numbers["lines"] and numbers["shape"] == [1, 8]
-    for encoding, grids in zip(numbers["encodings"], made.panels, strict=True):
+    for encoding, panel in zip(numbers["encodings"], made.panels, strict=True):
         shown = encoding["choices"]["mean"]
-        mean, low, high = expected(list(grids))
+        mean, low, high = expected(panel)
         np.testing.assert_allclose(np.divide(shown["exact"], shown["total"]), mean)
         np.testing.assert_allclose([shown["low"], shown["high"]], [low, high], atol=1e-4)
     assert numbers["regions"]["cells"] == "00001111"

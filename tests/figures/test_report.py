@@ -3,7 +3,6 @@
 import base64
 import hashlib
 import re
-from dataclasses import replace
 from itertools import pairwise
 from typing import Any
 
@@ -11,28 +10,28 @@ import numpy as np
 import pytest
 
 from tape_arith.arith.compare import captions
-from tape_arith.arith.errors import UsageError
 from tape_arith.arith.figures.report.content import content
 from tape_arith.arith.figures.report.page import page
-from tape_arith.arith.grids.statistics import cell_means, significant_cells, wilson
+from tape_arith.arith.grids.panel import Panel, significant_cells
+from tape_arith.arith.grids.statistics import wilson
 from tests.helpers.pages import HOSTILE, Page, data, grid, logs, report, run, with_costs
 
 
 def test_the_page_holds_the_counts_and_words_of_the_grids() -> None:
-    panels = [[grid("fire", seed) for seed in (1, 0)], [grid("rope"), grid("rope", 1)]]
-    content = data(page(report(panels)))
+    grids = [grid(name, seed) for name in ("fire", "rope") for seed in (1, 0)]
+    content = data(page(report(grids)))
     assert content["shape"] == [6, 6] and content["choices"] == ["mean", "0", "1"]
     assert "over seeds" in content["footnotes"]["mean"] and "seed 1." in content["footnotes"]["1"]
     for encoding in content["encodings"]:
-        panel = next(p for p in panels if p[0].name == encoding["name"])
-        chosen = {"mean": panel} | {str(one.seed): [one] for one in panel}
+        panel = Panel.of(one for one in grids if one.name == encoding["name"])
+        chosen = {"mean": panel, "0": panel.only(0), "1": panel.only(1)}
         assert encoding["choices"].keys() == chosen.keys()
-        for key, grids in chosen.items():
+        for key, one in chosen.items():
             shown = encoding["choices"][key]
-            assert np.array_equal(shown["exact"], np.ravel(sum(g.exact for g in grids)))
+            assert np.array_equal(shown["exact"], np.ravel(sum(g.exact for g in one.grids)))
             shares = np.divide(shown["exact"], shown["total"])
-            np.testing.assert_allclose(shares, cell_means(grids).ravel(), rtol=1e-12)
-            lines = [captions.mean_line(grids, region) for region in captions.MEANS]
+            np.testing.assert_allclose(shares, one.cell_means.ravel(), rtol=1e-12)
+            lines = [captions.mean_line(one, region) for region in captions.MEANS]
             assert shown["lines"] == lines and shown["mark"] is None
     regions = [content["regions"]["words"][int(part)] for part in content["regions"]["cells"]]
     assert regions[2] == "in distribution" and regions[3] == regions[18] == "one longer"
@@ -41,14 +40,14 @@ def test_the_page_holds_the_counts_and_words_of_the_grids() -> None:
 
 def test_intervals_and_differences_are_those_of_python() -> None:
     fire, rope = [grid("fire", s) for s in range(3)], [grid("rope", s) for s in range(2)]
-    numbers = content(report([fire, rope]))
+    numbers = content(report([*fire, *rope]))
     low, high = wilson(37, 300)
     assert numbers["intervals"][300][37] == f"{100 * low:.1f} % to {100 * high:.1f} %"
     assert set(numbers["intervals"]) == {100, 200, 300}
     places = [e["name"] for e in numbers["encodings"]]
     sign = 1 if places == ["fire", "rope"] else -1
     pair = numbers["pairs"]["mean"]["0 1"]
-    marked = significant_cells(fire, rope)
+    marked = significant_cells(Panel.of(fire), Panel.of(rope))
     assert 0 < marked.sum() < 36 and pair["limit"] == 80
     bits = np.unpackbits(np.frombuffer(base64.b64decode(pair["cells"]), np.uint8))[:36]
     assert np.array_equal(bits, marked.ravel())
@@ -63,7 +62,7 @@ def test_intervals_and_differences_are_those_of_python() -> None:
 def test_the_leaderboard_equals_its_other_forms() -> None:
     wild = grid("wild")
     wild.exact[0, 0] = 0
-    made = report([[grid("fire", s) for s in (0, 1)], [grid("rope")], [wild]])
+    made = report([grid("fire"), grid("fire", 1), grid("rope"), wild])
     text = page(made)
     head, _, *rows = Page(text).rows[:5]
     checked = 0
@@ -89,7 +88,7 @@ def test_the_leaderboard_equals_its_other_forms() -> None:
 
 
 def test_nothing_out_of_distribution() -> None:
-    made = report([[grid("fire", seed, trained=6) for seed in (0, 1)], [grid("rope", trained=6)]])
+    made = report([*(grid("fire", seed, trained=6) for seed in (0, 1)), grid("rope", trained=6)])
     numbers = data(page(made))
     assert numbers["pairs"]["mean"]["0 1"]["points"][0] is None
     lines = numbers["encodings"][0]["choices"]["mean"]["lines"]
@@ -102,11 +101,10 @@ def test_hostile_names_stay_text() -> None:
     more: dict[str, Any] = {"folder": HOSTILE, "commands": [HOSTILE], "recorded": HOSTILE}
     hostile = run(HOSTILE, facts=facts, config=config, **more)
     tame_runs = [run("tame"), run("rope")]
-    made = report([[grid("tame")], [grid("rope")]], runs=tame_runs, logs=logs("tame"))
+    made = report([grid("tame"), grid("rope")], runs=tame_runs, logs=logs("tame"))
     tame = Page(page(made))
-    panels = [[grid(HOSTILE, settings={"task": HOSTILE})], [grid("rope")]]
     made = report(
-        panels,
+        [grid(HOSTILE, settings={"task": HOSTILE}), grid("rope")],
         runs=[hostile, run("rope", facts={HOSTILE: "", "commit": "0"})],
         logs=logs(HOSTILE),
         left_out=[(HOSTILE, HOSTILE)],
@@ -126,7 +124,7 @@ def test_hostile_names_stay_text() -> None:
 
 
 def test_the_page_allows_itself_and_no_other() -> None:
-    text = page(report([[grid("fire")]]))
+    text = page(report([grid("fire")]))
     parsed = Page(text)
     policy = next(a["content"] for tag, a in parsed.elements if a.get("http-equiv")) or ""
     assert policy.startswith("default-src 'none';")
@@ -143,7 +141,7 @@ def test_the_page_allows_itself_and_no_other() -> None:
 
 
 def test_the_page_can_be_read_by_ear() -> None:
-    parsed = Page(page(report([[grid("fire")]], runs=[run("fire")])))
+    parsed = Page(page(report([grid("fire")], runs=[run("fire")])))
     ids = [a["id"] for _, a in parsed.elements if a.get("id")]
     assert len(ids) == len(set(ids))
     labels = {a["for"] for tag, a in parsed.elements if tag == "label" and a.get("for")}
@@ -162,12 +160,12 @@ def test_the_page_can_be_read_by_ear() -> None:
 
 def test_facts_of_runs_stand_once_if_they_are_the_same() -> None:
     runs = [run("fire", 0), run("fire", 1)]
-    text = page(report([[grid("fire", 0), grid("fire", 1)]], runs=runs))
+    text = page(report([grid("fire", 0), grid("fire", 1)], runs=runs))
     rows = [["run", "commit"], ["fire, seed 0", "0abc"], ["fire, seed 1", "1abc"]]
     assert Page(text).rows[-3:] == rows
     assert text.count("c" * 64) == 2 and "not recorded" in text  # attention
     assert "tape-arith train --pe fire --seed 1" in text
-    left = page(report([[grid("fire")]], left_out=[("rope seed 3", "not scored yet")]))
+    left = page(report([grid("fire")], left_out=[("rope seed 3", "not scored yet")]))
     assert "<code>rope seed 3</code>: not scored yet" in left
 
 
@@ -182,7 +180,7 @@ def test_curves_are_lines_of_seeds_and_their_mean() -> None:
         for step in range(1, 1002)
     ]
     runs = [*logs("fire", 2), ("rope", 0, long)]
-    numbers = content(report([[grid("fire")]], logs=runs))
+    numbers = content(report([grid("fire")], logs=runs))
     fire, rope = numbers["curves"]
     assert fire["encoding"] == "fire" and len(fire["loss"]["seeds"]) == 2
     assert fire["loss"]["mean"][1] == (200, 1.0) and fire["loss"]["seeds"][1][1] == (200, 1.5)
@@ -198,12 +196,12 @@ def test_curves_are_lines_of_seeds_and_their_mean() -> None:
 
 @pytest.mark.slow
 def test_thirty_encodings_of_five_seeds_fit() -> None:
-    panels = [[grid(f"pe-{n}", seed, digits=80) for seed in range(5)] for n in range(30)]
+    grids = [grid(f"pe-{n}", seed, digits=80) for n in range(30) for seed in range(5)]
     first, second = np.mgrid[1:81, 1:81]
-    for number, panel in enumerate(panels):  # solved to some length, then not, as real grids are
-        for one in panel:
-            share = 1 / (1 + np.exp((np.maximum(first, second) - 20 - 2 * number) / 2))
-            one.exact[:] = np.random.default_rng([number, one.seed]).binomial(100, share)
+    for place, one in enumerate(grids):  # solved to some length, then not, as real grids are
+        number = place // 5
+        share = 1 / (1 + np.exp((np.maximum(first, second) - 20 - 2 * number) / 2))
+        one.exact[:] = np.random.default_rng([number, one.seed]).binomial(100, share)
     lines = [
         {
             "step": step,
@@ -215,13 +213,9 @@ def test_thirty_encodings_of_five_seeds_fit() -> None:
     ]
     logged = [(f"pe-{n}", seed, lines) for n in range(30) for seed in range(5)]
     runs = [run(f"pe-{n}", seed) for n in range(30) for seed in range(5)]
-    assert len(page(report(panels, runs=runs, logs=logged)).encode()) < 2_000_000
+    assert len(page(report(grids, runs=runs, logs=logged)).encode()) < 2_000_000
 
 
 def test_the_same_report_is_the_same_page() -> None:
-    made = [page(report([[grid("fire")], [grid("rope")]], runs=[run("fire")])) for _ in range(2)]
+    made = [page(report([grid("fire"), grid("rope")], runs=[run("fire")])) for _ in range(2)]
     assert made[0] == made[1]
-    shorter = grid("rope")
-    shorter.budget = {"steps": 3}
-    with pytest.raises(UsageError, match="steps"):
-        page(replace(report([[grid("fire")], [grid("rope")]]), panels=[[grid("fire")], [shorter]]))

@@ -2,7 +2,6 @@
 
 import json
 from pathlib import Path
-from typing import Any
 
 import matplotlib as mpl
 import numpy as np
@@ -12,7 +11,8 @@ from tape_arith.arith.compare.captions import signed
 from tape_arith.arith.figures.heatmap import difference_colours, difference_limit
 from tape_arith.arith.figures.report.page import write
 from tape_arith.arith.figures.style import PALE
-from tape_arith.arith.grids.statistics import cell_means, significant_cells, wilson
+from tape_arith.arith.grids.panel import Panel, panels_of, significant_cells
+from tape_arith.arith.grids.statistics import wilson
 from tests.helpers.browser import NAMES, Browser, browser, executable
 from tests.helpers.made_grids import BITS, drawn
 from tests.helpers.pages import HOSTILE, grid, logs, report, run, with_costs
@@ -84,10 +84,10 @@ def check_widths(page: Browser) -> None:
     assert box["x"] >= 0 and box["right"] <= 400 and box["y"] >= 0
 
 
-def check_cells(page: Browser, panels: dict[str, Any], places: dict[str, int]) -> None:
+def check_cells(page: Browser, panels: dict[str, Panel], places: dict[str, int]) -> None:
     """A cell under the pointer and by keyboard; colours; one seed."""
     fire, viridis, plot = panels["fire"], mpl.colormaps["viridis"], f"#map-{places['fire']}"
-    exact = [int(one.exact[4, 1]) for one in fire]
+    exact = [int(one.exact[4, 1]) for one in fire.grids]
     low, high = wilson(sum(exact), 300)
     point_at(page, plot, 5, 2)
     assert readout(page) == [
@@ -109,23 +109,23 @@ def check_cells(page: Browser, panels: dict[str, Any], places: dict[str, int]) -
     page.press("Escape")
     assert readout(page) == []
     for name in ("fire", "rope"):
-        shares = cell_means(panels[name])
+        shares = panels[name].cell_means
         for i, j in ((1, 1), (6, 1), (1, 6), (6, 6)):
             colour = mpl.colors.to_hex(viridis(shares[i - 1, j - 1]))
             assert pixel(page, f"#map-{places[name]}", i, j) == colour
     choose(page, "seed", 3)
     assert texts(page, "output") == ["seed 2"] and "seed 2." in texts(page, "#footnote")[0]
-    assert pixel(page, plot, 6, 1) == mpl.colors.to_hex(viridis(fire[2].accuracy[5, 0]))
+    assert pixel(page, plot, 6, 1) == mpl.colors.to_hex(viridis(fire.grids[2].accuracy[5, 0]))
     assert texts(page, f"#map-{places['rope']} .words") == ["no seed 2"]
 
 
-def check_difference(page: Browser, panels: dict[str, Any], places: dict[str, int]) -> None:
+def check_difference(page: Browser, panels: dict[str, Panel], places: dict[str, int]) -> None:
     for first, second in (("fire", "rope"), ("rope", "fire")):
         choose(page, "seed", 0)
         choose(page, "one", places[first])
         choose(page, "other", places[second])
         one, other = panels[first], panels[second]
-        points, marked = 100 * (cell_means(one) - cell_means(other)), significant_cells(one, other)
+        points, marked = 100 * (one.cell_means - other.cell_means), significant_cells(one, other)
         for cells in (marked, ~marked):
             i, j = np.argwhere(cells)[-1] + 1
             colour = pixel(page, "#difference-map", i, j)
@@ -143,8 +143,8 @@ def check_difference(page: Browser, panels: dict[str, Any], places: dict[str, in
     assert texts(page, "#difference-words") == ["not both have seed 2"]
 
 
-def check_sorting(page: Browser, panels: dict[str, Any]) -> None:
-    means = {name: [one.mean("all_cells") for one in p] for name, p in panels.items()}
+def check_sorting(page: Browser, panels: dict[str, Panel]) -> None:
+    means = {name: list(p.seed_means("all_cells")) for name, p in panels.items()}
     best = sorted(means, key=lambda name: -np.mean(means[name]))
     heads = texts(page, "#board thead th")
     column = f"#board thead th:nth-child({1 + [h[:9] for h in heads].index('all cells')})"
@@ -179,12 +179,13 @@ def check_curves_and_themes(page: Browser) -> None:
 
 
 def test_one_pass_over_the_page(tmp_path: Path) -> None:
-    panels = {"fire": [grid("fire", s) for s in range(3)], HOSTILE: [grid(HOSTILE)]}
-    panels |= {"rope": [grid("rope", s) for s in range(2)], LONG: [grid(LONG)]}
-    runs = [run(name, one.seed) for name, panel in panels.items() for one in panel]
+    seeds = {"fire": 3, HOSTILE: 1, "rope": 2, LONG: 1}
+    grids = [grid(name, seed) for name, count in seeds.items() for seed in range(count)]
+    panels = {panel.name: panel for panel in panels_of(grids)}
+    runs = [run(one.name, one.seed) for one in grids]
     path = tmp_path / "report.html"
-    logged = [line for name, panel in panels.items() for line in logs(name, len(panel))]
-    write(with_costs(report(list(panels.values()), runs=runs, logs=logged)), path)
+    logged = [line for name, count in seeds.items() for line in logs(name, count)]
+    write(with_costs(report(grids, runs=runs, logs=logged)), path)
     with browser(tmp_path) as page:
         page.dark(False)
         page.open(path, width=1280)
@@ -205,20 +206,19 @@ def test_one_pass_over_the_page(tmp_path: Path) -> None:
 
 def test_lines_over_one_axis(tmp_path: Path) -> None:
     """A line is where its means are, and a length tells its counts."""
-    panels = [[drawn(name, seed, BITS) for seed in range(3)] for name in ("fire", "rope")]
     path = tmp_path / "report.html"
-    made = report(panels)
+    made = report(drawn(name, seed, BITS) for name in ("fire", "rope") for seed in range(3))
     write(made, path)
     with browser(tmp_path) as page:
         page.dark(False)
         page.open(path, width=1280)
-        grids = made.panels[0]
-        counts = np.sum([grid.exact for grid in grids], axis=0)
+        panel = made.panels[0]
+        counts = panel.exact
         page.show("#map-0")
         box = page.box("#map-0 canvas")
         page.mouse("mouseMoved", box["x"] + box["width"] * 5.5 / 8, box["y"] + box["height"] / 3)
         name, count, *_, region = readout(page)
-        assert name == f"{grids[0].name}: 6 bits" and region == "out of distribution"
+        assert name == f"{panel.name}: 6 bits" and region == "out of distribution"
         assert count.startswith(f"{counts[5]} of 300 exact")
         for length, total in enumerate(counts):
             script = f"""(() => {{
@@ -233,7 +233,7 @@ def test_lines_over_one_axis(tmp_path: Path) -> None:
             assert opacity > 120  # more than a band has; half of a pixel where the line begins
         page.evaluate("document.querySelector('#map-0 .plot').focus()")
         page.press("PageUp", "ArrowLeft", "ArrowDown")
-        assert readout(page)[0] == f"{grids[0].name}: 6 bits"
+        assert readout(page)[0] == f"{panel.name}: 6 bits"
         choose(page, "one", 1)
         choose(page, "other", 0)
         assert "lengths differ significantly" in " ".join(texts(page, "#difference-words span"))

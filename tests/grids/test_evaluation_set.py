@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from tape_arith.arith.compare.panels import select_panels
+from tape_arith.arith.compare.selection import Selection
 from tape_arith.arith.data.bucket import CARRY
 from tape_arith.arith.grids.evaluation_set import EvaluationSet
 from tape_arith.arith.grids.grid import Grid
@@ -26,10 +26,10 @@ def test_figures_of_longer_operands(comparison: Path) -> None:
         done("score", run, *TO_4)
     assert done("leaderboard").out == usual
 
-    ([fire], _), _ = select_panels(
+    (fire, _), _ = Selection(
         Path("runs"), "fire,rope", evaluation_set=EvaluationSet(max_digits=4)
-    )
-    assert fire.content() == Grid.load(FIRE / "grid-to-4.json").content()
+    ).panels()
+    assert fire.first.content() == Grid.load(FIRE / "grid-to-4.json").content()
     assert fire.exact.shape == (4, 4)
     drawn = done("heatmap", "--compare", "fire,rope", *TO_4)
     assert drawn.out == "runs/mini/fire-rope-to-4.png\n"

@@ -166,12 +166,12 @@ class TestComparable:
         [
             ({"preset": "paper-40"}, "preset paper-40, not mini"),
             ({"trained": 1}, "trained digits 1, not 2"),
-            ({"budget": {"steps": 9, "x": 1}}, "steps 9, not 1500; x 1, not None"),
-            ({"budget": {"steps": 1500, "steps_before": 3}}, "begun from another run"),
+            ({"budget": {"steps": 9, "batch_size": 1}}, "steps 9, not 1500; batch size 1, not 256"),
+            ({"budget": {"steps_before": 3}}, "begun from another run"),
             ({"evaluation": {"sha256": "cd"}}, "evaluation set cd, not 3f2a91bc"),
             ({"evaluation": {"split": "carry"}}, "split carry, not evaluation"),
             (
-                {"budget": {"steps": 1500, "config_sha256": "f" * 64}, "settings": {"clip": 2.0}},
+                {"budget": {"config_sha256": "f" * 64}, "settings": {"clip": 2.0}},
                 "other settings (clip 2.0, not the preset's)",
             ),
         ],

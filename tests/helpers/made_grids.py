@@ -6,9 +6,10 @@ from typing import Any
 import numpy as np
 
 from tape_arith.arith.grids.axes import Axes, ScoredAxis, digit_pairs, region_mask, shape
+from tape_arith.arith.grids.facts import Budget, Evaluation
 from tape_arith.arith.grids.grid import Grid
 
-EVALUATION = {
+EVALUATION: dict[str, Any] = {
     "task": "addition",
     "version": 1,
     "seed": 0,
@@ -17,12 +18,20 @@ EVALUATION = {
     "sha256": "3f2a91bc" + "0" * 56,
 }
 
+BUDGET: dict[str, Any] = {
+    "steps": 1500,
+    "first_steps": 1500,
+    "batch_size": 256,
+    "config_sha256": "c" * 64,
+}
+
 
 def blank(size: int = 4, trained: int = 2, **more: Any) -> Grid:
-    evaluation = {**EVALUATION, "max_digits": size, **more.pop("evaluation", {})}
+    evaluation = Evaluation(**EVALUATION | {"max_digits": size} | more.pop("evaluation", {}))
+    budget = Budget(**BUDGET | more.pop("budget", {}))
     axes = more.pop("axes", digit_pairs(trained, size))
-    given = {"encoding": "tape", "preset": "mini", "seed": 0, "budget": {"steps": 1500}, **more}
-    return Grid.empty(given.pop("encoding"), axes, evaluation=evaluation, **given)
+    given = {"encoding": "tape", "preset": "mini", "seed": 0, **more}
+    return Grid.empty(given.pop("encoding"), axes, budget=budget, evaluation=evaluation, **given)
 
 
 def filled(exact: object, total: int = 100, **more: Any) -> Grid:

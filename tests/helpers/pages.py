@@ -4,7 +4,7 @@ import base64
 import json
 import re
 import zlib
-from collections.abc import Sequence
+from collections.abc import Iterable
 from dataclasses import replace
 from html.parser import HTMLParser
 from typing import Any
@@ -16,6 +16,7 @@ from tape_arith.arith.compare.curves import curve_rows
 from tape_arith.arith.compare.report import Report, Run
 from tape_arith.arith.compare.rows import Comparison, Training, rows
 from tape_arith.arith.grids.grid import Grid
+from tape_arith.arith.grids.panel import panels_of
 from tests.helpers.made_grids import filled
 
 HOSTILE = "</script><script>window.hacked = 1</script><img src=x onerror='hacked=1'>\"'&{{command}}"
@@ -30,8 +31,9 @@ def grid(encoding: str, seed: int = 0, digits: int = 6, **more: Any) -> Grid:
     return filled(exact, encoding=encoding, seed=seed, **given)
 
 
-def report(panels: Sequence[list[Grid]], **more: Any) -> Report:
-    """Return a report of `panels`, in one section, with no tests."""
+def report(grids: Iterable[Grid], **more: Any) -> Report:
+    """Return a report of the panels of `grids`, in one section, with no tests."""
+    panels = panels_of(grids)
     members = [
         replace(
             row,
@@ -44,8 +46,8 @@ def report(panels: Sequence[list[Grid]], **more: Any) -> Report:
     ]
     board = Board(
         "mini",
-        panels[0][0].axes,
-        {"max_digits": panels[0][0].max_digits},
+        panels[0].axes,
+        {"max_digits": panels[0].first.max_digits},
         "source",
         "caption",
         [Section("All of them", "", members)],
@@ -53,11 +55,11 @@ def report(panels: Sequence[list[Grid]], **more: Any) -> Report:
         more.pop("left_out", ()),
         num_encodings=len(members),
     )
-    by_name = {panel[0].name: panel for panel in panels}
+    by_name = {panel.name: panel for panel in panels}
     return Report(
         board,
         [by_name[row.encoding] for row in members],
-        more.get("runs") or [run(panel[0].encoding) for panel in panels],
+        more.get("runs") or [run(panel.encoding) for panel in panels],
         curve_rows(more.get("logs", ())),
         more.get("command", ""),
     )

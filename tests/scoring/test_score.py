@@ -20,6 +20,7 @@ from tape_arith.arith.data.bucket import Bucket
 from tape_arith.arith.data.rows import Rows, groups_of_tokens, pad
 from tape_arith.arith.decoders.build import decoder_for
 from tape_arith.arith.grids.axes import digit_pairs
+from tape_arith.arith.grids.facts import Budget, Evaluation
 from tape_arith.arith.grids.grid import Grid
 from tape_arith.arith.registry.names import parse
 from tape_arith.arith.scoring import score as module
@@ -35,6 +36,7 @@ from tape_arith.arith.tasks.task import Problems, take
 from tape_arith.models.decoder import Decoder
 from tape_arith.models.hardware import Hardware
 from tape_arith.models.sequences import Sequences
+from tests.helpers.made_grids import BUDGET
 from tests.helpers.small_training import cpu, perturbed, small, train, trainer
 
 pytestmark = pytest.mark.usefixtures("one_thread")
@@ -316,15 +318,8 @@ def empty() -> Grid:
         preset="mini",
         seed=0,
         axes=digit_pairs(1, 2),
-        budget={"steps": 120},
-        evaluation={
-            "task": "addition",
-            "version": 1,
-            "seed": 0,
-            "max_digits": 2,
-            "problems_per_cell": PER_CELL,
-            "sha256": GRID_BUCKET.sha256(PER_CELL * 4),
-        },
+        budget=Budget(**BUDGET),
+        evaluation=Evaluation.of(GRID_BUCKET, PER_CELL),
     )
 
 

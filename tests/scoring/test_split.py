@@ -9,13 +9,14 @@ import numpy as np
 import pytest
 
 from tape_arith.arith.compare import captions
-from tape_arith.arith.compare.panels import select_panels
+from tape_arith.arith.compare.selection import Selection
 from tape_arith.arith.data.bucket import CARRY, Bucket
 from tape_arith.arith.decoders.weights import trained_decoder
 from tape_arith.arith.errors import UsageError
 from tape_arith.arith.grids.comparable import is_same_run
 from tape_arith.arith.grids.evaluation_set import EvaluationSet
 from tape_arith.arith.grids.grid import Grid
+from tape_arith.arith.grids.panel import panels_of
 from tape_arith.arith.registry.names import parse, parse_list
 from tape_arith.arith.runs.folder import RunFolder, find_grids
 from tape_arith.arith.scoring.score import score
@@ -58,10 +59,10 @@ def test_a_grid_beside_the_usual_one(comparison: Path) -> None:
     assert (ROPE / "grid@carry+yarn@ramp=paper-to-4.json").exists()
     assert "score@carry+yarn@ramp=paper-to-4" in RunFolder(ROPE).timings()
     usual, grid = (Grid.load(ROPE / f"{name}.json") for name in ("grid", "grid@carry"))
-    assert "split" not in usual.evaluation and usual.split == "evaluation"
+    assert "split" not in usual.content()["evaluation"] and usual.split == "evaluation"
     assert grid.split == CARRY and grid.complete and not is_same_run(usual, grid)
     bucket = Bucket("addition", 3, 0, CARRY)
-    assert grid.evaluation["sha256"] == bucket.sha256(27) != usual.evaluation["sha256"]
+    assert grid.evaluation.sha256 == bucket.sha256(27) != usual.evaluation.sha256
 
     problems = bucket.problems(0, 27)
     folder = RunFolder(ROPE)
@@ -88,12 +89,12 @@ def test_a_figure_shows_one_split(hard: Path) -> None:
     page = Path("runs/mini/report@carry.html").read_text("utf-8")
     assert HARD in page and "tape-arith score runs/mini/rope/seed-1 --split carry" in page
 
-    standard, _ = select_panels(Path("runs"), "rope,fire")
-    carry, _ = select_panels(Path("runs"), "rope,fire", evaluation_set=EvaluationSet(CARRY))
+    standard, _ = Selection(Path("runs"), "rope,fire").panels()
+    carry, _ = Selection(Path("runs"), "rope,fire", evaluation_set=EvaluationSet(CARRY)).panels()
     assert f"Task addition, {HARD}, trained to 2 digits" in captions.footnote(carry)
     assert "hard problems" not in captions.footnote(standard)
     with pytest.raises(UsageError, match=r"differs from rope seed 0 .split carry, not eval"):
-        captions.checked_panels([standard[0], carry[1]])
+        panels_of([*standard[0].grids, *carry[1].grids])
 
 
 def test_missing_grids_are_named_with_their_commands(hard: Path) -> None:
@@ -116,15 +117,16 @@ def test_missing_grids_are_named_with_their_commands(hard: Path) -> None:
 def test_hard_sums_do_not_say_what_converged(hard: Path) -> None:
     grids = find_grids(Path("runs"), names=parse_list("rope"), evaluation_set=EvaluationSet(CARRY))
     assert [grid.converged for grid in grids] == [False, False]
-    assert captions.convergence(grids) == "not converged"
-    assert "in distribution on the usual problems." in captions.footnote([grids])
+    panels = panels_of(grids)
+    assert panels[0].convergence == "not converged"
+    assert "in distribution on the usual problems." in captions.footnote(panels)
     for seed in (0, 1):
         file = Path(f"runs/mini/rope/seed-{seed}/grid.json")
         grid = Grid.load(file)
         grid.exact[:], grid.right_sum[:] = grid.total, grid.total
         grid.save(file)
-    [panel], _ = select_panels(Path("runs"), "rope", evaluation_set=EvaluationSet(CARRY))
-    assert captions.convergence(panel) is None and panel[0].mean("in_distribution") == 0.0
+    [panel], _ = Selection(Path("runs"), "rope", evaluation_set=EvaluationSet(CARRY)).panels()
+    assert panel.convergence is None and panel.mean("in_distribution") == 0.0
 
 
 def test_a_split_is_read_from_the_grid(hard: Path) -> None:

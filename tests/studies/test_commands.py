@@ -136,7 +136,7 @@ def test_errors_agree_with_the_grids(comparison: Path, split: str) -> None:
     assert facts["evaluation"]["split"] == split
     for folder in runs:
         grid = Grid.load(folder / ("grid.json" if split == "evaluation" else "grid@carry.json"))
-        assert facts["evaluation"]["sha256"] == grid.evaluation["sha256"]
+        assert facts["evaluation"]["sha256"] == grid.evaluation.sha256
         for region in (INSIDE, OUTSIDE):
             counts = rows[(rows.run == str(folder)) & (rows.region == region)]
             exact = counts[counts.error == "exact"].problems.sum()

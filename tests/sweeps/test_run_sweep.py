@@ -228,7 +228,7 @@ def test_the_tuned_track_chooses_in_distribution_only(here: Path) -> None:
     def chosen() -> list[str]:
         sweep = load_sweep(file)
         scored, _ = scored_grids(sweep, Path("runs"))
-        return [panel[0].name for _, panel in choices(sweep, sweep.combinations[0].configs, scored)]
+        return [panel.name for _, panel in choices(sweep, sweep.combinations[0].configs, scored)]
 
     # A search that is not the same for all is none.
     Path("runs/mine/learning_rate=0.003/mini/rope/seed-0/grid.json").unlink()

@@ -11,7 +11,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from tape_arith.arith.compare.panels import budget_preference
+from tape_arith.arith.compare.selection import budget_preference
 from tape_arith.arith.data.bucket import Bucket
 from tape_arith.arith.data.rows import pad
 from tape_arith.arith.decoders import build
@@ -20,6 +20,7 @@ from tape_arith.arith.decoders.build import decoder_for
 from tape_arith.arith.decoders.weights import load_state, trained_decoder
 from tape_arith.arith.errors import Failure, UsageError
 from tape_arith.arith.files import sha256
+from tape_arith.arith.grids.facts import Budget
 from tape_arith.arith.grids.grid import Grid
 from tape_arith.arith.registry.names import parse
 from tape_arith.arith.runs.config import Config
@@ -125,7 +126,7 @@ def test_the_record(rope: RunFolder) -> None:
     assert before.config_sha256 == source_record.config.sha256
     assert before.weights_sha256 == sha256(rope.final)
     grid = Grid.load(folder.path / "grid.json")
-    assert grid.settings["steps_before"] == grid.budget["steps_before"] == 8
+    assert grid.settings["steps_before"] == grid.budget.steps_before == 8
     assert json.loads((rope.path / "run.json").read_text())["init_from"] is None
     # Once more is nothing: not even a file changes.
     with untouched(folder.path):
@@ -155,9 +156,14 @@ def test_tables_never_mix_them_with_plain_runs(rope: RunFolder) -> None:
 def test_those_of_the_presets_own_steps_do_not_stand_for_it() -> None:
     """A grid is of the preset as it stands only where its weights are its own."""
     mini = load_preset("mini")
-    own = {"steps": mini.steps, "first_steps": mini.steps, "config_sha256": mini.sha256}
+    own = Budget(
+        steps=mini.steps,
+        first_steps=mini.steps,
+        batch_size=mini.batch_size,
+        config_sha256=mini.sha256,
+    )
     assert budget_preference("mini", own)[0]
-    assert not budget_preference("mini", {**own, "steps_before": 8})[0]
+    assert not budget_preference("mini", replace(own, steps_before=8))[0]
 
 
 # ---- in this process -----------------------------------------------------------------------

@@ -5,7 +5,7 @@ entry i N + j. A grid of one axis has M = 1: its script draws a line over length
 """
 
 import base64
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from itertools import combinations
 from typing import Any
 
@@ -15,20 +15,14 @@ import pandas as pd
 
 from tape_arith.arith.compare import captions
 from tape_arith.arith.compare.board import Board
-from tape_arith.arith.compare.captions import Panel
 from tape_arith.arith.compare.curves import by_seed
 from tape_arith.arith.compare.lengths import cell, cell_pattern, longest_words
 from tape_arith.arith.compare.report import Report
 from tape_arith.arith.figures import style
 from tape_arith.arith.figures.heatmap import difference_colours, difference_limit
 from tape_arith.arith.grids.axes import REGION_WORDS, Region, region_mask, shape
-from tape_arith.arith.grids.statistics import (
-    cell_intervals,
-    cell_means,
-    over_seeds,
-    significant_cells,
-    wilson,
-)
+from tape_arith.arith.grids.panel import Panel, significant_cells
+from tape_arith.arith.grids.statistics import wilson
 
 _PARTS: Mapping[int, tuple[Region, ...]] = {
     1: ("in_distribution", "out_of_distribution"),
@@ -41,34 +35,29 @@ _PENS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#b8860b", "#3a9bdc", "#8c6
 
 
 def content(report: Report) -> dict[str, Any]:
-    """Return all that the page's script draws, as plain Python for JSON.
-
-    Raises UsageError if the grids must not be compared.
-    """
-    panels = captions.checked_panels(report.panels)
-    first = panels[0][0]
+    """Return all that the page's script draws, as plain Python for JSON."""
+    panels, first = report.panels, report.panels[0]
     regions = _PARTS[len(first.axes)]
     parts = [region_mask(region, first.axes) for region in regions]
-    chosen = {"mean": panels} | {
-        str(seed): [[grid for grid in panel if grid.seed == seed] for panel in panels]
-        for seed in report.seeds
-    }
+    # By choice, the panels that have something to show in it, by their place.
+    chosen: dict[str, dict[int, Panel]] = {"mean": dict(enumerate(panels))}
+    for seed in report.seeds:
+        having = {n: panel for n, panel in enumerate(panels) if seed in panel.seeds}
+        chosen[str(seed)] = {n: panel.only(seed) for n, panel in having.items()}
     encodings = [
         {
-            "name": report.board.label(panel[0].name),
-            "choices": {key: _cells(shown[n]) for key, shown in chosen.items() if shown[n]},
+            "name": report.board.label(panel.name),
+            "choices": {key: _cells(shown[n]) for key, shown in chosen.items() if n in shown},
         }
         for n, panel in enumerate(panels)
     ]
-    totals = {
-        sum(grid.blocks_done for grid in grids) for p in chosen.values() for grids in p if grids
-    }
+    totals = {panel.problems_a_cell for shown in chosen.values() for panel in shown.values()}
     return {
         "shape": [1, *shape(first.axes)][-2:],
         "lines": len(first.axes) == 1,
         "shortest": [axis.shortest for axis in first.axes],
         "cell": cell_pattern(first.axes),
-        "trained_digits": first.trained_digits,
+        "trained_digits": first.first.trained_digits,
         "longest": longest_words(first.axes),
         "choices": list(chosen),
         "colours": colours(style.COLOURS),
@@ -80,7 +69,7 @@ def content(report: Report) -> dict[str, Any]:
         },
         "intervals": {total: _intervals(total) for total in sorted(totals)},
         "footnotes": {
-            key: captions.footnote(list(filter(None, shown)), report.board.labels)
+            key: captions.footnote(list(shown.values()), report.board.labels)
             for key, shown in chosen.items()
         },
         "encodings": encodings,
@@ -89,24 +78,24 @@ def content(report: Report) -> dict[str, Any]:
     }
 
 
-def _cells(grids: Panel) -> dict[str, Any]:
+def _cells(panel: Panel) -> dict[str, Any]:
     """Return the counts of an encoding's cells, and the text above its map."""
     return {
-        "seeds": [grid.seed for grid in grids],
-        "exact": np.sum([grid.exact for grid in grids], axis=0).ravel().tolist(),
-        "total": sum(grid.blocks_done for grid in grids),
-        "lines": [captions.mean_line(grids, region) for region in captions.MEANS],
-        **_bands(grids),
-        "last": captions.seeds_line(grids),
-        "mark": captions.convergence(grids),
+        "seeds": panel.seeds,
+        "exact": panel.exact.ravel().tolist(),
+        "total": panel.problems_a_cell,
+        "lines": [captions.mean_line(panel, region) for region in captions.MEANS],
+        **_bands(panel),
+        "last": captions.seeds_line(panel),
+        "mark": panel.convergence,
     }
 
 
-def _bands(grids: Panel) -> dict[str, list[float]]:
+def _bands(panel: Panel) -> dict[str, list[float]]:
     """Return the ends of the interval at each length, for grids of one axis."""
-    if len(grids[0].axes) > 1:
+    if len(panel.axes) > 1:
         return {}
-    low, high = cell_intervals(grids)
+    low, high = panel.cell_intervals()
     return {"low": list(map(_rounded, low)), "high": list(map(_rounded, high))}
 
 
@@ -116,28 +105,24 @@ def _intervals(total: int) -> list[str]:
     return [f"{100 * low:.1f} % to {100 * high:.1f} %" for low, high in ends]
 
 
-def _pairs(panels: Sequence[Panel]) -> dict[str, dict[str, Any]]:
+def _pairs(panels: Mapping[int, Panel]) -> dict[str, dict[str, Any]]:
     """Return the difference of every two encodings, first minus second, by their indices: "0 1".
 
     `cells` has a bit per cell in base64, 1 for a significant difference, the most significant bit
     first; `points` are the differences of the means in percentage points, null for an empty region.
     """
     pairs = {}
-    made = [
-        (place, grids, cell_means(grids), [over_seeds(grids, region) for region in captions.MEANS])
-        for place, grids in enumerate(panels)
-        if grids
-    ]
-    for (i, one, first, means), (j, other, second, other_means) in combinations(made, 2):
+    cells = {place: panel.cell_means for place, panel in panels.items()}
+    for (i, one), (j, other) in combinations(panels.items(), 2):
         differs = significant_cells(one, other)
+        means = [(one.mean(region), other.mean(region)) for region in captions.MEANS]
         pairs[f"{i} {j}"] = {
-            "limit": difference_limit(100 * (first - second)),
+            "limit": difference_limit(100 * (cells[i] - cells[j])),
             "cells": base64.b64encode(np.packbits(differs).tobytes()).decode(),
-            "words": f"{differs.sum()} of {differs.size} {cell(one[0].axes)}s differ "
+            "words": f"{differs.sum()} of {differs.size} {cell(one.axes)}s differ "
             "significantly, these runs only",
             "points": [
-                None if a is None or b is None else round(100 * (a.mean - b.mean), 6)
-                for a, b in zip(means, other_means, strict=True)
+                None if a is None or b is None else round(100 * (a - b), 6) for a, b in means
             ],
         }
     return pairs

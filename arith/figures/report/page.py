@@ -31,21 +31,18 @@ from tape_arith.arith.grids.axes import REGION_WORDS, Axes, region_mask
 
 
 def write(report: Report, path: Path) -> None:
-    """Write the page to `path`, whole or not at all.
-
-    Raises UsageError if the grids must not be compared, Failure if the disk refuses.
-    """
+    """Write the page to `path`, whole or not at all. Raises Failure if the disk refuses."""
     write_text(path, page(report))
 
 
 def page(report: Report) -> str:
-    """Return the page as text. Raises UsageError if the grids must not be compared."""
+    """Return the page as text."""
     folder = files("tape_arith.arith.figures.report")
     style, script, template = (
         folder.joinpath(name).read_text(encoding="utf-8")
         for name in ("style.css", "report.js", "template.html")
     )
-    numbers, first = content(report), report.panels[0][0]
+    numbers, first = content(report), report.panels[0]
     # Compressed, to keep a page of thirty encodings with five seeds small.
     data = zlib.compress(json.dumps(numbers, allow_nan=False, separators=(",", ":")).encode(), 9)
     environment = Environment(
@@ -72,7 +69,8 @@ def page(report: Report) -> str:
         numbers=numbers,
         report=report,
         first=first,
-        problems=captions.SPLIT_WORDS.get(first.split, first.split)
+        evaluation=first.first.evaluation,
+        problems=captions.SPLIT_WORDS.get(first.first.split, first.first.split)
         or f"uniform {unit(first.axes[-1])}",
         words=_words(first.axes),
         plot=_plot(first.axes),

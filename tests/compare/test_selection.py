@@ -10,7 +10,7 @@ import pytest
 
 from tape_arith.arith.compare.captions import footnote
 from tape_arith.arith.compare.leaderboard import describe_order, sort_panels
-from tape_arith.arith.compare.panels import select_panels
+from tape_arith.arith.compare.selection import Selection
 from tests.helpers.documents import edit_text
 from tests.helpers.made_grids import interrupt
 from tests.helpers.tiny_runs import contents, done, refused, settings, untouched
@@ -71,7 +71,7 @@ def test_one_preset(comparison: Path) -> None:
     for command in (("heatmap", "--compare", "fire,rope"), ("leaderboard",)):
         line = refused(*command)
         assert "mini, paper-20" in line and "--preset" in line
-    assert select_panels(RUNS, "fire,rope", "paper-20")[0][0][0].preset == "paper-20"
+    assert Selection(RUNS, "fire,rope", "paper-20").panels()[0][0].preset == "paper-20"
     # Only one preset holds all that is asked for: no question to ask.
     shutil.rmtree(RUNS / "paper-20/fire")
     assert done("heatmap", "--compare", "fire,rope").out == "runs/mini/fire-rope.png\n"
@@ -103,9 +103,9 @@ def test_a_grid_s_reach_is_read_from_the_grid(comparison: Path) -> None:
     (folder / "grid-to-4.json").rename(folder / "grid.json.new")
     (folder / "grid.json").rename(folder / "grid-to-3.json")
     (folder / "grid.json.new").rename(folder / "grid.json")
-    assert len(select_panels(RUNS, "fire,rope")[0][0]) == 2
+    assert len(Selection(RUNS, "fire,rope").panels()[0][0].seeds) == 2
     (folder / "grid-to-3.json").unlink()
-    assert len(select_panels(RUNS, "fire,rope")[0][0]) == 1
+    assert len(Selection(RUNS, "fire,rope").panels()[0][0].seeds) == 1
 
 
 def test_a_grid_without_its_record_is_shown_if_it_is_the_only_one(comparison: Path) -> None:
@@ -139,8 +139,8 @@ def test_a_corrupt_file_does_not_stop_the_others(comparison: Path, name: str) ->
 def test_grids_that_differ_are_left_out_and_named(comparison: Path) -> None:
     as_version_2(FIRE / "seed-0")
     with untouched(comparison):
-        (fire, _), excluded = select_panels(RUNS, "fire,rope")
-        assert [grid.seed for grid in fire] == [1]
+        (fire, _), excluded = Selection(RUNS, "fire,rope").panels()
+        assert fire.seeds == (1,)
         assert excluded == [("fire seed 0", "version 2, not 1")]
     as_version_2(FIRE / "seed-1")
     result = done("leaderboard")
@@ -151,7 +151,7 @@ def test_grids_that_differ_are_left_out_and_named(comparison: Path) -> None:
     for command in ("heatmap", "leaderboard", "report"):
         line = refused(command, "--compare", "rope,fire")
         assert "cannot stand in one figure" in line and "version" in line
-    assert [grid.seed for grid in select_panels(RUNS, "fire")[0][0]] == [0, 1]
+    assert Selection(RUNS, "fire").panels()[0][0].seeds == (0, 1)
 
 
 def test_partial_grids_are_left_out_and_named_with_the_command(comparison: Path) -> None:
@@ -164,8 +164,8 @@ def test_partial_grids_are_left_out_and_named_with_the_command(comparison: Path)
         ("report",),
     ):
         assert done(*words).err == note
-    panels, excluded = select_panels(RUNS, "fire")
-    assert [grid.seed for grid in panels[0]] == [1]
+    panels, excluded = Selection(RUNS, "fire").panels()
+    assert panels[0].seeds == (1,)
     assert excluded == [("fire seed 0", "scored in part")]
     shutil.rmtree(FIRE / "seed-1")
     assert command in refused("heatmap", "--compare", "fire", after=True)
@@ -174,7 +174,7 @@ def test_partial_grids_are_left_out_and_named_with_the_command(comparison: Path)
 
 
 def test_the_caption_names_settings(comparison: Path) -> None:
-    panels, _ = select_panels(RUNS, "fire,tape+yarn")
+    panels, _ = Selection(RUNS, "fire,tape+yarn").panels()
     settings_named = "(preset mini with trained_digits=2, tested_digits=3, num_problems=64, "
     assert settings_named in footnote(panels)
     shutil.rmtree(FIRE)
@@ -201,14 +201,12 @@ def test_all_of_them(comparison: Path) -> None:
 
 
 def test_names_in_their_order_or_sorted(comparison: Path) -> None:
-    given, _ = select_panels(RUNS, "rope,fire,rope")
-    assert [panel[0].name for panel in given] == ["rope", "fire"]
+    given, _ = Selection(RUNS, "rope,fire,rope").panels()
+    assert [panel.name for panel in given] == ["rope", "fire"]
     for panel in given:
-        for grid in panel:  # as if both had fit, and fire had gone further
-            grid.exact[:] = np.where(
-                grid.mask("in_distribution"), grid.total, panel[0].name == "fire"
-            )
-    assert [panel[0].name for panel in sort_panels(given)] == ["fire", "rope"]
+        for grid in panel.grids:  # as if both had fit, and fire had gone further
+            grid.exact[:] = np.where(grid.mask("in_distribution"), grid.total, panel.name == "fire")
+    assert [panel.name for panel in sort_panels(given)] == ["fire", "rope"]
     assert describe_order(given) == "Order: by mean out of distribution."
     assert done("heatmap", "--compare", "rope,fire", "--sort").out == "runs/mini/fire-rope.png\n"
 

@@ -1,0 +1,272 @@
+"""The runs that a comparison shows, and those that it leaves out."""
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from functools import cached_property
+from pathlib import Path
+from typing import NamedTuple, Protocol, TypeVar
+
+from tape_arith.arith.compare.run_files import Key, RunFiles, key, read_runs
+from tape_arith.arith.errors import UsageError, unknown
+from tape_arith.arith.files import slug
+from tape_arith.arith.grids.comparable import differences
+from tape_arith.arith.grids.evaluation_set import DEFAULT_SET, EvaluationSet
+from tape_arith.arith.grids.facts import Budget
+from tape_arith.arith.grids.grid import Grid
+from tape_arith.arith.grids.panel import Panel, panels_of
+from tape_arith.arith.registry.names import Name, parse, parse_list, parse_task
+from tape_arith.arith.runs.command_lines import (
+    completing_command,
+    other_run_roots,
+    score_command,
+    train_command,
+)
+from tape_arith.arith.runs.folder import find_grids, preset_folder
+from tape_arith.arith.runs.preset import check_task, is_preset, load_preset, with_task
+from tape_arith.arith.terminal import say
+
+ALL = "all"
+"""As the value of `names`, it means every scored encoding of the preset."""
+_MOST_NAMED = 8
+"""The most encodings that a figure's file name lists."""
+
+
+class _Candidate(Protocol):
+    """A grid, or the files of a run."""
+
+    @property
+    def name(self) -> str: ...
+    @property
+    def preset(self) -> str: ...
+    @property
+    def seed(self) -> int: ...
+    @property
+    def budget(self) -> Budget: ...
+
+
+_C = TypeVar("_C", bound=_Candidate)
+
+
+class Excluded(NamedTuple):
+    """Runs that a comparison does not show, and why."""
+
+    runs: str
+    """ "rope seeds 0, 1; tape+yarn seed 0" """
+    reason: str
+
+
+def warn_excluded(excluded: Iterable[tuple[str, str]]) -> None:
+    """Print a line to stderr for each group of runs that a comparison leaves out."""
+    for runs, reason in excluded:
+        say(f"note: left out: {runs}: {reason}")
+
+
+@dataclass(frozen=True)
+class Selection:
+    """The scored runs that a comparison asks for."""
+
+    root: Path
+    """The folder of runs."""
+    names: str = ALL
+    """Encodings with commas, or ALL."""
+    preset: str | None = None
+    """None: the one that has every encoding."""
+    task: str | None = None
+    """A task whose runs alone count; None: any."""
+    evaluation_set: EvaluationSet = DEFAULT_SET
+
+    @cached_property
+    def named(self) -> list[Name]:
+        """The encodings, each once; [] means all. Raises UsageError for none."""
+        if self.names == ALL:
+            return []
+        named = list(dict.fromkeys(parse_list(self.names)))
+        if not named:
+            raise UsageError("nothing to compare: name encodings, as in --compare fire,tape")
+        return named
+
+    @property
+    def wanted(self) -> list[str]:
+        return list(map(str, self.named))
+
+    def grids(self, *, of_all: bool = False) -> list[Grid]:
+        """Return the grids on the evaluation set, scored in part too; with `of_all` of every
+        encoding."""
+        named = None if of_all else self.named or None
+        return find_grids(self.root, self.preset, named, self.evaluation_set)
+
+    def panels(
+        self, runs: Mapping[Key, RunFiles] | None = None
+    ) -> tuple[list[Panel], list[Excluded]]:
+        """Return a panel for each encoding, and the runs that are left out.
+
+        The latter are named on stderr. With `runs` (all runs below `root`), other encodings that
+        may be compared with those named follow them. Raises UsageError as `choose_group` does; if
+        nothing is scored, its message has the commands that make what is missing.
+        """
+        if self.preset is not None and self.task is not None:
+            preset = with_task(self.preset, canonical_task(self.task))
+            return replace(self, preset=preset, task=None).panels(runs)
+        read_all = runs is not None or not self.named
+        every_grid = self.grids(of_all=read_all)
+        if self.task is not None:
+            every_grid = _of_task(self.task, every_grid)
+        grids, partial = self.split_complete(every_grid)
+        shown, excluded = choose_group(
+            grids, self.wanted, differences, lambda: self.nothing_scored(grids)
+        )
+        if read_all:
+            scored = set(map(key, every_grid))
+            unscored = [
+                run
+                for which, run in (read_runs(self.root) if runs is None else runs).items()
+                if run.preset == shown[0].preset and which not in scored
+            ]
+            if unscored:
+                reason = f"not scored{self.evaluation_set} yet"
+                excluded.append(Excluded(_listed(unscored), reason))
+        warn_excluded(excluded)
+        if partial := [grid for grid in partial if grid.preset == shown[0].preset]:
+            excluded.append(scored_in_part(partial))
+        return panels_of(shown, self.wanted), excluded
+
+    def split_complete(self, grids: Iterable[Grid]) -> tuple[list[Grid], list[Grid]]:
+        """Return the complete grids and those scored in part; the latter are named on stderr."""
+        complete: list[Grid] = []
+        partial: list[Grid] = []
+        for grid in grids:
+            (complete if grid.complete else partial).append(grid)
+        for grid in partial:
+            count = f"{grid.blocks_done} of {grid.evaluation.problems_per_cell} problems a cell"
+            command = completing_command(self.root, grid, self.evaluation_set)
+            say(f"note: left out: {grid.name} seed {grid.seed}: {count} are scored: {command}")
+        return complete, partial
+
+    def nothing_scored(self, grids: Sequence[Grid] = ()) -> UsageError:
+        """Return the error for missing grids, with the commands that make them.
+
+        grids  what is scored
+        """
+        check_task(self.preset)
+        root, words = self.root, self.evaluation_set
+        if not self.named:
+            command = " ".join(["tape-arith score RUN", *words.options])
+            if words == DEFAULT_SET:
+                command = train_command(parse("rope"), self.preset, root)
+            of_preset = f" of {self.preset}" if self.preset else ""
+            return UsageError(
+                f"no scored run{of_preset} in {root}{words}: {command} makes one"
+                f"{other_run_roots(root)}"
+            )
+        scored: dict[str, set[str]] = {self.preset or "mini": set()}
+        for grid in grids:
+            scored.setdefault(grid.preset, set()).add(grid.name)
+        # A user most probably means the preset that lacks the fewest.
+        closest = max(scored, key=lambda name: len(scored[name].intersection(self.wanted)))
+        missing = [name for name in self.named if str(name) not in scored[closest]]
+        commands = "; ".join(score_command(root, closest, name, words) for name in missing)
+        place = f"{', '.join(map(str, missing))} in {preset_folder(root, closest)}{words}"
+        return UsageError(f"no scored run of {place}: {commands}{other_run_roots(root)}")
+
+    def figure_path(self, panels: Sequence[Panel]) -> Path:
+        """Return the default path of a heatmap: with the runs of its preset."""
+        names = join_names([panel.name for panel in panels])
+        return preset_folder(self.root, panels[0].preset) / f"{names}{self.evaluation_set.name}.png"
+
+
+def scored_in_part(grids: Iterable[Grid], task: str = "") -> Excluded:
+    """Return grids of `task` as left out, because they are not complete."""
+    return Excluded(f"{task}, {_listed(grids)}" if task else _listed(grids), "scored in part")
+
+
+def _of_task(task: str, grids: Sequence[Grid]) -> list[Grid]:
+    """Return the grids of a task. Raises UsageError if there are others but none of it."""
+    task = canonical_task(task)
+    tasks = {grid.evaluation.task for grid in grids}
+    if tasks and task not in tasks:
+        raise unknown("scored task", task, tasks)
+    return [grid for grid in grids if grid.evaluation.task == task]
+
+
+def canonical_task(text: str) -> str:
+    """Return the name of a task as grids have it; one that is not here stays as it is."""
+    with suppress(UsageError):
+        return str(parse_task(text))
+    return text
+
+
+def choose_group(
+    candidates: Sequence[_C],
+    wanted: Sequence[str],
+    differ: Callable[[_C, _C], str],
+    nothing: Callable[[], UsageError],
+) -> tuple[list[_C], list[Excluded]]:
+    """Return the candidates to show, and those left out, with how they `differ` from the former.
+
+    All are of the one preset that has every `wanted` encoding. Candidates that do not differ form
+    a group, and one group is shown: that with the most wanted encodings, then one with the
+    preset's own budget, then one whose runs drew their own weights, then the largest. Raises
+    UsageError if several presets have every wanted encoding or the shown group lacks one, and what
+    `nothing` returns if no preset has them all.
+    """
+
+    def order(group: Sequence[_C]) -> tuple[int, bool, bool, int, int]:
+        is_preset, own_weights = budget_preference(group[0].preset, group[0].budget)
+        names = {one.name for one in group}
+        return len(names.intersection(wanted)), is_preset, own_weights, len(names), len(group)
+
+    names_of: dict[str, set[str]] = {}
+    for one in candidates:
+        names_of.setdefault(one.preset, set()).add(one.name)
+    complete = [preset for preset, names in names_of.items() if names.issuperset(wanted)]
+    if not complete:
+        raise nothing()
+    if len(complete) > 1:
+        raise UsageError(
+            f"there are runs of {', '.join(wanted) or 'all'} in {', '.join(sorted(complete))}: "
+            "choose one with --preset"
+        )
+    groups: list[list[_C]] = []
+    for one in candidates:
+        if one.preset == complete[0]:
+            alike = next((group for group in groups if not differ(group[0], one)), None)
+            if alike is None:
+                groups.append(alike := [])
+            alike.append(one)
+    shown, *rest = sorted(groups, key=order, reverse=True)
+    excluded = [Excluded(_listed(group), differ(group[0], shown[0])) for group in rest]
+    if lacking := [name for name in wanted if name not in {one.name for one in shown}]:
+        reasons = "; ".join(f"{runs}: {reason}" for runs, reason in excluded)
+        raise UsageError(
+            f"{', '.join(lacking)} and {shown[0].name} cannot stand in one figure ({reasons}): "
+            "compare them apart, or train and score them alike"
+        )
+    return shown, excluded
+
+
+def budget_preference(preset: str, budget: Budget) -> tuple[bool, bool]:
+    """Return whether a budget is its preset's, and whether its runs drew their own weights."""
+    own_weights = budget.steps_before is None
+    if not is_preset(preset):
+        return False, own_weights
+    config = load_preset(preset)
+    steps = config.steps == budget.steps == budget.first_steps
+    return own_weights and steps and budget.config_sha256 == config.sha256, own_weights
+
+
+def _listed(runs: Iterable[_Candidate]) -> str:
+    """Return "rope seeds 0, 1; tape seed 0"."""
+    seeds: dict[str, list[int]] = {}
+    for run in runs:
+        seeds.setdefault(run.name, []).append(run.seed)
+    return "; ".join(
+        f"{name} seed{'s' * (len(numbers) > 1)} {', '.join(map(str, sorted(numbers)))}"
+        for name, numbers in seeds.items()
+    )
+
+
+def join_names(names: Sequence[str]) -> str:
+    """Join encodings into part of a file's name: the first of them, then how many more."""
+    more = len(names) - _MOST_NAMED
+    return "-".join(map(slug, names[:_MOST_NAMED])) + (f"-and-{more}-more" if more > 0 else "")

@@ -1,0 +1,65 @@
+"""The facts that grids must share to stand in one figure: budget of training, evaluation set."""
+
+from dataclasses import asdict, dataclass
+from typing import Annotated, Any, Self
+
+from pydantic import Field
+
+from tape_arith.arith.data.bucket import EVALUATION, MOST_PER_CELL, Bucket
+from tape_arith.arith.documents import Count, Positive, Sha256, Strict, Text
+
+
+@dataclass(frozen=True, kw_only=True)
+class Budget(Strict):
+    """The cost of a training, and where its first weights came from."""
+
+    steps: Positive
+    first_steps: Positive
+    """The steps of the first budget, if that was extended."""
+    batch_size: Positive
+    config_sha256: Sha256
+    steps_before: Count | None = None
+    """Steps of the run that it began from; None for weights of its own."""
+    config_before: Text | None = None
+    """The start of that run's `config_sha256`."""
+
+    def as_dict(self) -> dict[str, Any]:
+        """Return the content of files: what is None is absent."""
+        return {key: value for key, value in asdict(self).items() if value is not None}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Evaluation(Strict):
+    """An evaluation set: the first `problems_per_cell` problems of each cell of a bucket."""
+
+    task: Text
+    version: Count
+    split: Text = EVALUATION
+    """One of `data.bucket.SPLITS`."""
+    seed: Count
+    max_digits: Positive
+    max_operands: Positive | None = None
+    """None unless the task has an axis of operands."""
+    problems_per_cell: Annotated[int, Field(ge=1, le=MOST_PER_CELL)]
+    sha256: Sha256
+
+    @classmethod
+    def of(cls, bucket: Bucket, problems_per_cell: int) -> Self:
+        """Describe the first problems of `bucket`, which are generated for their hash."""
+        return cls(
+            task=bucket.task,
+            version=bucket.version,
+            split=bucket.split,
+            seed=bucket.seed,
+            max_digits=bucket.max_digits,
+            max_operands=bucket.max_operands or None,
+            problems_per_cell=problems_per_cell,
+            sha256=bucket.sha256(problems_per_cell * bucket.num_cells),
+        )
+
+    def as_dict(self) -> dict[str, Any]:
+        """Return the content of files: the usual split and what is None are absent."""
+        content = {key: value for key, value in asdict(self).items() if value is not None}
+        if self.split == EVALUATION:
+            del content["split"]
+        return content
