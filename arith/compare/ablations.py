@@ -3,12 +3,10 @@
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
-import pandas as pd
-
 from tape_arith.arith.compare.captions import signed
+from tape_arith.arith.compare.columns import Column, choose, numbers, panel_columns
 from tape_arith.arith.compare.labels import display_names
-from tape_arith.arith.compare.rows import Row, flat, rows
-from tape_arith.arith.compare.tables import csv_text, pipe_table
+from tape_arith.arith.compare.tables import column_table, csv_text
 from tape_arith.arith.grids.axes import Region
 from tape_arith.arith.grids.panel import Panel
 from tape_arith.arith.grids.statistics import holm, welch
@@ -28,7 +26,7 @@ class Member(NamedTuple):
     encoding is not scored, nothing is compared, and labels are names.
     """
 
-    row: Row
+    panel: Panel
     label: str
     difference: float | None = None
     p: float | None = None
@@ -36,7 +34,7 @@ class Member(NamedTuple):
     @property
     def unchanged(self) -> bool:
         """Tell whether this is the encoding as it is, without options."""
-        return _family(self.row.encoding) == self.row.encoding
+        return _family(self.panel.name) == self.panel.name
 
     @property
     def points(self) -> str:
@@ -50,12 +48,11 @@ Families = Sequence[Sequence[Member]]
 
 def families(panels: Sequence[Panel]) -> list[list[Member]]:
     """Group `panels` by the encoding that their names begin with, the unchanged one first."""
-    by_name = {row.encoding: row for row in rows(panels)}
-    grouped: dict[str, list[Row]] = {}
+    grouped: dict[str, list[Panel]] = {}
     for panel in panels:
-        grouped.setdefault(_family(panel.name), []).append(by_name[panel.name])
+        grouped.setdefault(_family(panel.name), []).append(panel)
     return [
-        _members(name, sorted(group, key=lambda row: row.encoding != name))
+        _members(name, sorted(group, key=lambda panel: panel.name != name))
         for name, group in grouped.items()
     ]
 
@@ -64,59 +61,63 @@ def _family(name: str) -> str:
     return name_and_options(name)[0]
 
 
-def _members(name: str, group: Sequence[Row]) -> list[Member]:
+def _members(name: str, group: Sequence[Panel]) -> list[Member]:
     first, *changed = group
-    if first.encoding != name:
-        return [Member(row, row.encoding) for row in group]
+    if first.name != name:
+        return [Member(panel, panel.name) for panel in group]
     tests = [
-        None if first.mark or row.mark else welch(row.values[_TESTED], first.values[_TESTED])
-        for row in changed
+        None
+        if first.convergence or panel.convergence
+        else welch(panel.seed_means(_TESTED), first.seed_means(_TESTED))
+        for panel in changed
     ]
     adjusted = iter(holm([test.p for test in tests if test is not None]))
-    members = [Member(first, first.encoding)]
-    for row, test in zip(changed, tests, strict=True):
-        mean, base = row.means[_TESTED], first.means[_TESTED]
-        difference = None if mean is None or base is None else mean.mean - base.mean
-        label = row.encoding.removeprefix(f"{name}:").replace(":", ", ")
-        members.append(Member(row, label, difference, None if test is None else next(adjusted)))
+    members = [Member(first, first.name)]
+    for panel, test in zip(changed, tests, strict=True):
+        mean, base = panel.mean(_TESTED), first.mean(_TESTED)
+        difference = None if mean is None or base is None else mean - base
+        label = panel.name.removeprefix(f"{name}:").replace(":", ", ")
+        members.append(Member(panel, label, difference, None if test is None else next(adjusted)))
     return members
+
+
+def _columns(members: Sequence[Member]) -> list[Column[Member]]:
+    """Return the columns in the order of files."""
+    panels = [member.panel for member in members]
+    return [
+        Column(key="family", value=lambda member: _family(member.panel.name)),
+        *panel_columns(panels, display_names(panel.name for panel in panels)).values(),
+        Column(
+            key="difference",
+            head="difference to the first, points",
+            text=lambda member: member.points,
+            value=lambda member: member.difference,
+        ),
+        Column(
+            key="p",
+            head="p (Welch, Holm)",
+            text=lambda member: "-" if member.p is None else f"{member.p:.2g}",
+            value=lambda member: member.p,
+            name="p_welch_holm",
+        ),
+    ]
 
 
 def to_markdown(families: Families) -> str:
     """Format a pipe table of all families, means ± half-width of the 95 % interval in percent."""
-    labels = labels_of(families)
-    table = pd.DataFrame(
-        {
-            "encoding": labels[member.row.encoding],
-            "seeds": member.row.seed_count,
-            **member.row.texts(*REGIONS),
-            "difference to the first, points": member.points,
-            "p (Welch, Holm)": "-" if member.p is None else f"{member.p:.2g}",
-            "converged": member.row.mark or "yes",
-        }
-        for members in families
-        for member in members
-    )
-    return pipe_table(table)
+    members = members_of(families)
+    keys = ["encoding", "seeds", *REGIONS, "difference", "p", "converged"]
+    return column_table(choose(_columns(members), keys), members)
 
 
-def labels_of(families: Families) -> dict[str, str]:
-    return display_names(member.row.encoding for members in families for member in members)
+def members_of(families: Families) -> list[Member]:
+    return [member for members in families for member in members]
 
 
 def to_csv(families: Families) -> str:
     """Format the columns of a sweep's table, the difference (as a fraction) and its p."""
-    lines = [
-        {
-            "family": _family(member.row.encoding),
-            **flat(member.row),
-            "difference": member.difference,
-            "p_welch_holm": member.p,
-        }
-        for members in families
-        for member in members
-    ]
-    return csv_text(lines)
+    members = members_of(families)
+    return csv_text(numbers(_columns(members), members))
 
 
 FORMATS: dict[str, Callable[[Families], str]] = {"md": to_markdown, "csv": to_csv}

@@ -8,9 +8,8 @@ import pandas as pd
 from tape_arith.arith.compare.board import Section
 from tape_arith.arith.compare.captions import guess_words, recipe, source
 from tape_arith.arith.compare.labels import display_names
-from tape_arith.arith.compare.leaderboard import SECTIONS, section
+from tape_arith.arith.compare.leaderboard import SECTIONS, by_rank, section
 from tape_arith.arith.compare.lengths import trained_and_tested
-from tape_arith.arith.compare.rows import Row, rows
 from tape_arith.arith.compare.selection import (
     ALL,
     Excluded,
@@ -20,7 +19,7 @@ from tape_arith.arith.compare.selection import (
     scored_in_part,
     warn_excluded,
 )
-from tape_arith.arith.compare.task_table import Column, Line, TaskTable
+from tape_arith.arith.compare.task_table import Line, TaskRuns, TaskTable
 from tape_arith.arith.errors import UsageError, unknown
 from tape_arith.arith.grids.comparable import differences
 from tape_arith.arith.grids.grid import Grid
@@ -45,7 +44,7 @@ def across_tasks(
     if not grids:
         raise nothing()
     shown: dict[tuple[str, str], list[Panel]] = {}
-    cells: dict[str, dict[str, Row]] = {}
+    cells: dict[str, dict[str, Panel]] = {}
     chosen, left_out = _choose_presets(grids, tasks)
     for task, preset in chosen.items():
         members = [grid for grid in grids if grid.preset == preset]
@@ -53,8 +52,8 @@ def across_tasks(
         left_out += [Excluded(f"{task}, {runs}", reason) for runs, reason in excluded]
         panels = panels_of(alike)
         shown[task, preset] = panels
-        for row in rows(panels):
-            cells.setdefault(row.encoding, {})[task] = row
+        for panel in sorted(panels, key=by_rank):
+            cells.setdefault(panel.name, {})[task] = panel
     warn_excluded(left_out)
     wanted = selection.wanted or _in_several_tasks(cells)
     if lacking := [name for name in wanted if name not in cells]:
@@ -72,8 +71,8 @@ def across_tasks(
             left_out.append(scored_in_part(of_task, task))
     sections = _sections(cells, len(shown))
     labels = display_names(cells, own_labels)
-    columns = [
-        Column(
+    runs = [
+        TaskRuns(
             task,
             preset,
             recipe(panels),
@@ -83,7 +82,7 @@ def across_tasks(
         )
         for (task, preset), panels in shown.items()
     ]
-    return TaskTable(columns, [each for each in sections if each.rows], left_out, labels)
+    return TaskTable(runs, [each for each in sections if each.rows], left_out, labels)
 
 
 def _in_several_tasks(cells: Mapping[str, Collection[str]]) -> list[str]:
@@ -130,17 +129,17 @@ def _choose_presets(grids: Sequence[Grid], tasks: str) -> tuple[dict[str, str], 
     ]
 
 
-def _sections(cells: Mapping[str, Mapping[str, Row]], num_tasks: int) -> list[Section[Line]]:
+def _sections(cells: Mapping[str, Mapping[str, Panel]], num_tasks: int) -> list[Section[Line]]:
     """Return the encodings by section: those ranked in half the tasks first, then by mean rank."""
 
     def order(line: Line) -> tuple[bool, float, str]:
         mean_rank = float("inf") if line.mean_rank is None else line.mean_rank
         return 2 * len(line.ranks) < num_tasks, mean_rank, line.encoding
 
-    by_title: dict[str, dict[str, Mapping[str, Row]]] = {title: {} for title in SECTIONS}
+    by_title: dict[str, dict[str, Mapping[str, Panel]]] = {title: {} for title in SECTIONS}
     for name, by_task in cells.items():
         # What is ranked in one task belongs with what it is ranked against there.
-        best = min(by_task.values(), key=lambda row: not row.ranked)
+        best = min(by_task.values(), key=lambda panel: not panel.ranked)
         by_title[section(best)][name] = by_task
     made = []
     for title, members in by_title.items():
@@ -150,16 +149,16 @@ def _sections(cells: Mapping[str, Mapping[str, Row]], num_tasks: int) -> list[Se
     return made
 
 
-def _ranks(cells: Mapping[str, Mapping[str, Row]]) -> dict[str, dict[str, float]]:
+def _ranks(cells: Mapping[str, Mapping[str, Panel]]) -> dict[str, dict[str, float]]:
     """Return each encoding's rank in each task where it is ranked.
 
     Equal means share the mean of the ranks that they take together.
     """
     means = {
-        (task, name): row.mean("out_of_distribution")
+        (task, name): panel.mean("out_of_distribution")
         for name, by_task in cells.items()
-        for task, row in by_task.items()
-        if row.ranked
+        for task, panel in by_task.items()
+        if panel.ranked
     }
     ranks: dict[str, dict[str, float]] = {name: {} for name in cells}
     ranked = pd.Series(means, dtype=float).groupby(level=0).rank(ascending=False)

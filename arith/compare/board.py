@@ -1,23 +1,147 @@
-"""The leaderboard as rows of text: its sections, its columns and the notes below it."""
+"""The leaderboard: its rows, its columns and the notes below it."""
 
-import re
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import asdict, dataclass, field, replace
+from functools import cached_property
 from statistics import median
 from typing import Any, Generic, NamedTuple, TypeVar
 
-import pandas as pd
-
 from tape_arith.arith.compare import captions
+from tape_arith.arith.compare.columns import (
+    NOT_MEASURED,
+    UNKNOWN,
+    Column,
+    notes,
+    numbers,
+    panel_columns,
+)
 from tape_arith.arith.compare.lengths import of_length
-from tape_arith.arith.compare.rows import LEVEL, Row, Training, flat
-from tape_arith.arith.errors import unknown
+from tape_arith.arith.compare.run_files import RunFiles
 from tape_arith.arith.grids.axes import Axes
-from tape_arith.arith.grids.panel import SOLVED
-from tape_arith.arith.grids.statistics import student_t
+from tape_arith.arith.grids.panel import SOLVED, Panel
+from tape_arith.arith.grids.statistics import Welch
+from tape_arith.arith.runs.metrics import last_evaluations
 
-_NOT_MEASURED = "not measured"
+LEVEL = 0.05
+"""A difference is significant if Holm's p is at most this."""
+_FIRST_IN_FILES = [
+    "section",
+    "rank",
+    "kind",
+    "encoding",
+    "seeds",
+    "converged",
+    "interval",
+    "in_distribution",
+]
+"""The columns that stand first in CSV; the others follow in the order of the table."""
 T = TypeVar("T")
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """An encoding's mean out of distribution against that of a reference."""
+
+    welch: Welch | None = None
+    p_holm: float | None = None
+    """The p value, corrected for all tests of the leaderboard."""
+    why_not: str | None = None
+    """Why there is no test."""
+
+    def __str__(self) -> str:
+        """Return p with an arrow for a significant difference, "-" for no test."""
+        if self.welch is None or self.p_holm is None:
+            return UNKNOWN
+        p = "<0.001" if self.p_holm < 0.001 else f"{self.p_holm:.3f}"
+        better = self.welch.difference > 0
+        arrow = "\N{UPWARDS ARROW} " if better else "\N{DOWNWARDS ARROW} "
+        return arrow + p if self.p_holm <= LEVEL else p
+
+
+class Training(NamedTuple):
+    """Loss, speed and machine of a run's training; None for what is not known."""
+
+    loss: float | None = None
+    """Loss in the last steps, in nats per scored token."""
+    tokens_per_second: float | None = None
+    """Tokens without padding, over the whole training."""
+    mfu: float | None = None
+    """Useful FLOPs per second over the rate in the hardware's datasheet, 0..1."""
+    machine: str | None = None
+    """Product name of the GPU or CPU."""
+
+
+@dataclass(frozen=True)
+class Row:
+    """An encoding of a leaderboard."""
+
+    panel: Panel
+    section: str = ""
+    """The title of its section."""
+    rank: int | None = None
+    """The rank within its section, from 1; None if the encoding is not ranked."""
+    kind: str = ""
+    tests: Mapping[str, Comparison] = field(default_factory=dict)
+    """The comparison with each reference, by its name."""
+    runs: Sequence[RunFiles | None] = ()
+    """The run of each seed, if its files are here."""
+    trainings: Sequence[Training] = ()
+    """The training of each seed, if costs were asked for."""
+    parameters: int | None = None
+    flops_a_token: float | None = None
+    """FLOPs that the encoding adds to a forward pass over the longest trained sequence."""
+
+    @cached_property
+    def last_states(self) -> list[list[tuple[int, float]]]:
+        """Steps and means out of distribution on the small grid at each seed's last saved states.
+
+        States are scored without what is added at test time, so that a name with such has none.
+        """
+        own = self.panel.name == self.panel.encoding
+        return [last_evaluations(run.metrics) if run and own else [] for run in self.runs]
+
+    @property
+    def last_states_range(self) -> float | None:
+        """Return highest minus lowest of a seed's last states, mean over the seeds with any."""
+        values = [[value for _, value in states] for states in self.last_states if states]
+        ranges = [max(each) - min(each) for each in values]
+        return sum(ranges) / len(ranges) if ranges else None
+
+    @property
+    def train_seconds(self) -> list[float | None]:
+        return [run.seconds.get("train") if run else None for run in self.runs]
+
+    def content(self) -> dict[str, Any]:
+        """Return the numbers for JSON that are not those of a column."""
+        panel, states = self.panel, self.last_states
+        finals = {
+            "final_answers": panel.final_answers,
+            "final_answers_of": panel.final_answers_of,
+        }
+        intervals = {region: panel.interval(region) for region in panel.regions}
+        return {
+            "encoding": panel.name,
+            "seeds": panel.seeds,
+            "means": {region: each and asdict(each) for region, each in intervals.items()},
+            "mark": panel.convergence,
+            "values": {region: panel.seed_means(region) for region in panel.regions},
+            "solved_to": {f"{share:g}": panel.solved_to(share) for share in SOLVED},
+            "rank": self.rank,
+            "kind": self.kind,
+            "tests": {
+                name: (test.welch._asdict() if test.welch else {})
+                | {"p_holm": test.p_holm, "why_not": test.why_not}
+                for name, test in self.tests.items()
+            },
+            "last_states": [[value for _, value in each] or None for each in states],
+            "last_steps": [[step for step, _ in each] for each in states if each],
+            "train_seconds": self.train_seconds,
+            "trainings": [training._asdict() for training in self.trainings],
+            "parameters": self.parameters,
+            "flops_a_token": self.flops_a_token,
+            **(finals if panel.final_answers else {}),
+            "converged": panel.convergence is None,
+        }
 
 
 class Section(NamedTuple, Generic[T]):
@@ -71,174 +195,241 @@ class Board:
     def only(self, names: Sequence[str]) -> "Board":
         """Return the leaderboard with the rows of `names` alone; ranks and tests stay."""
         sections = [
-            section._replace(rows=[row for row in section.rows if row.encoding in names])
+            section._replace(rows=[row for row in section.rows if row.panel.name in names])
             for section in self.sections
         ]
         return replace(self, sections=[section for section in sections if section.rows])
 
-    def texts(self, columns: Sequence[str] = ()) -> pd.DataFrame:
-        """Return the table for people: a row per encoding, indexed by its name.
+    @cached_property
+    def columns(self) -> list[Column[Row]]:
+        """Return the columns in the order of the table: a new one is an entry here."""
+        of_panel = panel_columns([row.panel for row in self.rows], self.labels)
+        solved = [f"solved_to_{100 * share:g}" for share in SOLVED]
+        return [
+            Column(key="section", numbers=lambda row: {"section": row.section}),
+            Column(
+                key="rank",
+                head="#",
+                text=lambda row: str(row.rank or UNKNOWN),
+                value=lambda row: row.rank,
+                printed=True,
+                importance=4,
+            ),
+            of_panel["encoding"],
+            Column(
+                key="kind",
+                head="kind",
+                text=lambda row: row.kind,
+                value=lambda row: row.kind,
+                left=True,
+            ),
+            of_panel["seeds"],
+            of_panel["interval"],
+            of_panel["out_of_distribution"],
+            Column(
+                key="each_seed",
+                head="each seed, %",
+                text=lambda row: (
+                    " ".join(
+                        f"{100 * value:.1f}"
+                        for value in row.panel.seed_means("out_of_distribution")
+                    )
+                    or UNKNOWN
+                ),
+            ),
+            *(of_panel[region] for region in ("one_longer", "both_longer") if region in of_panel),
+            of_panel["in_distribution"],
+            of_panel["all_cells"],
+            *(of_panel[key] for key in ("final_answer",) if key in of_panel),
+            *(replace(of_panel[key], note=self._solved_note) for key in solved),
+            *map(self._test, self.references),
+            Column(
+                key="last_states",
+                head="last states",
+                text=lambda row: _median([row.last_states_range], "{:.1%}"),
+                value=lambda row: row.last_states_range,
+                name="last_states_range",
+                legend="last states: the range of a run's last saved states, in points",
+                note=self._time_note,
+            ),
+            Column(
+                key="training_min",
+                head="training, min",
+                text=lambda row: _median(
+                    (None if s is None else s / 60 for s in row.train_seconds), "{:.1f}"
+                ),
+                value=lambda row: row.train_seconds,
+                name="train_seconds",
+                note=self._time_note,
+            ),
+            *(self._costs if self.costs else ()),
+            of_panel["converged"],
+        ]
 
-        `columns` are keys (`column_key`). Raises UsageError for an unknown one.
-        """
-        table = pd.DataFrame(map(self._texts, self.rows), [row.encoding for row in self.rows])
-        if columns:
-            return table[chosen_heads(columns, table)]
-        return table if any(row.mark for row in self.rows) else table.drop(columns="converged")
+    def _test(self, reference: str) -> Column[Row]:
+        def entries(row: Row) -> dict[str, object]:
+            test = row.tests[reference]
+            return {
+                f"difference_from_{reference}": test.welch and test.welch.difference,
+                f"p_{reference}": test.welch and test.welch.p,
+                f"p_holm_{reference}": test.p_holm,
+                f"no_test_{reference}": test.why_not,
+            }
 
-    def labelled(self, table: pd.DataFrame) -> pd.DataFrame:
-        """Return a table of `texts` with the names to print, in its rows and its heads."""
-        if "encoding" in table:
-            table = table.assign(encoding=table.encoding.map(self.label))
-        return table.rename(
-            columns={f"vs {one}": f"vs {self.label(one)}" for one in self.references}
+        arrows = f"\N{UPWARDS ARROW} better and \N{DOWNWARDS ARROW} worse at {100 * LEVEL:g} %"
+        names = ", ".join(f"vs {self.label(name)}" for name in self.references)
+        note = (
+            f"{names}: Welch's t test of the means out of distribution, over seeds, "
+            f"two-sided; p after Holm over the {self.num_tests} tests made here, "
+            f"{arrows}. A dash: "
+            "no test. The row is the reference, the reference is not scored, one of the two has "
+            "one seed or is not ranked, both are the same training runs, or neither varies between "
+            "seeds."
+        )
+        if not self.num_tests:
+            note = f"{names}: no test was possible; --csv says why, encoding by encoding."
+        return Column(
+            key=f"vs_{reference}",
+            head=f"vs {self.label(reference)}",
+            text=lambda row: str(row.tests[reference]),
+            numbers=entries,
+            printed=True,
+            importance=12,
+            signs="p of Welch's t test over seeds, after Holm over "
+            f"{self.num_tests} tests, {arrows}",
+            note=note,
         )
 
-    def numbers(self) -> list[dict[str, object]]:
-        """Return each encoding's numbers by column, in order; shares in 0..1, times in seconds."""
-        lines = []
-        for title, _, rows in self.sections:
-            for row in rows:
-                line: dict[str, object] = {
-                    "section": title,
-                    "rank": row.rank,
-                    "kind": row.kind,
-                    **flat(row),
-                }
-                for name, test in row.tests.items():
-                    line[f"difference_from_{name}"] = test.welch and test.welch.difference
-                    line[f"p_{name}"] = test.welch and test.welch.p
-                    line[f"p_holm_{name}"] = test.p_holm
-                    line[f"no_test_{name}"] = test.why_not
-                line["last_states_range"] = row.last_states_range
-                line["train_seconds"] = row.train_seconds
-                if self.costs:
-                    line |= {"parameters": row.parameters, "flops": row.flops_a_token}
-                    line |= zip(Training._fields, zip(*row.trainings, strict=True), strict=True)
-                lines.append(line)
-        return lines
-
-    def _texts(self, row: Row) -> dict[str, str]:
-        outside = [f"{100 * value:.1f}" for value in row.values["out_of_distribution"]]
-        minutes = [seconds / 60 for seconds in row.train_seconds if seconds is not None]
-        texts = {
-            "#": str(row.rank or "-"),
-            "encoding": row.encoding,
-            "kind": row.kind,
-            "seeds": row.seed_count,
-            **row.texts("out_of_distribution"),
-            "each seed, %": " ".join(outside) or "-",
-            **row.texts("one_longer", "both_longer", "in_distribution", "all_cells"),
-            **self._final_answer(row),
-            **{f"solved to, {100 * share:g} %": str(n) for share, n in row.solved_to.items()},
-            **{f"vs {name}": str(row.tests[name]) for name in self.references},
-            "last states": _median([row.last_states_range], "{:.1%}"),
-            "training, min": _median(minutes, "{:.1f}"),
-        }
-        if self.costs:
-            losses, rates, mfus, machines = zip(*row.trainings, strict=True)
-            if len(self.machines) > 1:
-                texts["trained on"] = ", ".join(sorted(set(filter(None, machines)))) or "-"
-            texts |= {
-                "parameters": _median([row.parameters], "{:,.0f}", "-"),
-                "FLOPs a token": _median([row.flops_a_token], "{:,.0f}", "-"),
-                "loss": _median(losses, "{:.4f}"),
-                "tokens/s": _median(rates, "{:,.0f}"),
-                "MFU, %": _median(mfus, "{:.1%}"),
-            }
-        return texts | {"converged": row.mark or "yes"}
-
-    def _final_answer(self, row: Row) -> dict[str, str]:
-        if not any(each.final_answers for each in self.rows):
-            return {}
-        interval = student_t(row.final_answers)
-        mean = f"{100 * row.final_answers[0]:.1f}" if row.final_answers else "-"
-        text = captions.percent(interval, row.final_answers) if interval else mean
-        return {"final answer, %": text}
+    @property
+    def _costs(self) -> list[Column[Row]]:
+        trained_on: Column[Row] = Column(
+            key="trained_on",
+            head="trained on",
+            text=lambda row: (
+                ", ".join(sorted({t.machine for t in row.trainings if t.machine})) or UNKNOWN
+            ),
+            note=self._costs_note,
+        )
+        return [
+            *([trained_on] if len(self.machines) > 1 else []),
+            Column(
+                key="parameters",
+                head="parameters",
+                text=lambda row: _median([row.parameters], "{:,.0f}", UNKNOWN),
+                value=lambda row: row.parameters,
+                printed=True,
+                importance=6,
+                legend="parameters: those of the encoding",
+                note=self._costs_note,
+            ),
+            Column(
+                key="flops_a_token",
+                head="FLOPs a token",
+                text=lambda row: _median([row.flops_a_token], "{:,.0f}", UNKNOWN),
+                numbers=lambda row: {"flops": row.flops_a_token},
+                printed=True,
+                importance=7,
+                legend="FLOPs: those that the encoding adds to a forward",
+                note=self._costs_note,
+            ),
+            Column(
+                key="loss",
+                head="loss",
+                text=lambda row: _median((t.loss for t in row.trainings), "{:.4f}"),
+                numbers=lambda row: {"loss": [t.loss for t in row.trainings]},
+                printed=True,
+                importance=8,
+                note=self._costs_note,
+            ),
+            Column(
+                key="tokens_s",
+                head="tokens/s",
+                text=lambda row: _median((t.tokens_per_second for t in row.trainings), "{:,.0f}"),
+                numbers=lambda row: {
+                    "tokens_per_second": [t.tokens_per_second for t in row.trainings]
+                },
+                printed=True,
+                importance=9,
+                note=self._costs_note,
+            ),
+            Column(
+                key="mfu",
+                head="MFU, %",
+                text=lambda row: _median((t.mfu for t in row.trainings), "{:.1%}"),
+                numbers=lambda row: {"mfu": [t.mfu for t in row.trainings]},
+                importance=10,
+                note=self._costs_note,
+            ),
+            Column(
+                key="machine",
+                numbers=lambda row: {"machine": [t.machine for t in row.trainings]},
+            ),
+        ]
 
     @property
     def machines(self) -> set[str]:
         """The product names of the GPUs and CPUs that trained the rows; known with costs alone."""
         return {each.machine for row in self.rows for each in row.trainings if each.machine}
 
+    def numbers(self) -> list[dict[str, object]]:
+        """Return each encoding's numbers by their keys in CSV, in order."""
+        first = {key: place for place, key in enumerate(_FIRST_IN_FILES)}
+        order = sorted(self.columns, key=lambda column: first.get(column.key, len(first)))
+        return numbers(order, self.rows)
+
+    # ---- notes -----------------------------------------------------------------------------
+
     def notes(self) -> list[str]:
         """Return what a reader must know, in paragraphs."""
-        shares = " and ".join(f"{share * 100:g} %" for share in SOLVED)
-        tests = ", ".join(f"vs {self.label(name)}" for name in self.references)
-        over = "cells and seeds" if len(self.axes) > 1 else "seeds"
-        notes = [
+        paragraphs = [
             self.caption,
             "The order is that of the mean out of distribution: where intervals overlap widely it "
             "says little, and of rows with one seed nothing is known beyond that run.",
+            *notes(self.columns),
+        ]
+        if len(self.rows) < self.num_encodings:
+            paragraphs.append(
+                f"{len(self.rows)} of the {self.num_encodings} encodings are shown; ranks and "
+                f"tests are of all {self.num_encodings}."
+            )
+        return [*paragraphs, *captions.left_out(self.left_out)]
+
+    @property
+    def _solved_note(self) -> str:
+        shares = " and ".join(f"{share * 100:g} %" for share in SOLVED)
+        over = "cells and seeds" if len(self.axes) > 1 else "seeds"
+        return (
             f"Solved to, at {shares}: the largest length L such that of the problems "
             f"{of_length(self.axes, 'l')} that share is exact, for each l up to L (mean over "
-            f"{over}; {self.about['max_digits']} is the longest tested).",
-            f"{tests}: Welch's t test of the means out of distribution, over seeds, "
-            f"two-sided; p after Holm over the {self.num_tests} tests made here, "
-            f"\N{UPWARDS ARROW} better and \N{DOWNWARDS ARROW} worse at {LEVEL * 100:g} %. A dash: "
-            "no test. The row is the reference, the reference is not scored, one of the two has "
-            "one seed or is not ranked, both are the same training runs, or neither varies between "
-            "seeds."
-            if self.num_tests
-            else f"{tests}: no test was possible; --csv says why, encoding by encoding.",
-        ]
-        steps = sorted({step for row in self.rows for states in row.last_steps for step in states})
+            f"{over}; {self.about['max_digits']} is the longest tested)."
+        )
+
+    @property
+    def _time_note(self) -> str:
+        states = [state for row in self.rows for seed in row.last_states for state in seed]
+        steps = sorted({step for step, _ in states})
         span = f", of steps {steps[0]:,} to {steps[-1]:,}" if steps else ""
-        notes.append(
+        return (
             "Last states: out of distribution on the small grid of training, highest minus "
             f"lowest of a run's last saved states (five at most{span}, what it learns "
             "meanwhile included), in percentage points, mean over seeds. "
             "Training: median over seeds of the time it took where it ran."
         )
-        if self.costs:
-            notes.append(
-                "Parameters are the encoding's own; FLOPs are those of the matrix products that it "
-                "adds to a forward, a token, over the longest trained sequence at this size. Loss: "
-                "in the last steps of training, nats a scored token; tokens/s: real tokens over "
-                "the whole of it; MFU: the FLOPs that it needed (no padding, half of attention) "
-                "over its time, of the bfloat16 rate in the datasheet of the part, where there is "
-                "one; each the median over seeds."
-                f"{' Times of different machines do not compare.' * (len(self.machines) > 1)}"
-            )
-        if decoded := max((row.final_answers_of for row in self.rows), default=0):
-            notes.append(
-                "Final answer: the share of right final answers out of distribution, whatever the "
-                f"steps of the scratchpad before them, of the first {decoded} problems there, "
-                "decoded greedily. All other columns count an answer as exact only with all its "
-                "steps."
-            )
-        if len(self.rows) < self.num_encodings:
-            notes.append(
-                f"{len(self.rows)} of the {self.num_encodings} encodings are shown; ranks and "
-                f"tests are of all {self.num_encodings}."
-            )
-        return [*notes, *captions.left_out(self.left_out)]
+
+    @property
+    def _costs_note(self) -> str:
+        return (
+            "Parameters are the encoding's own; FLOPs are those of the matrix products that it "
+            "adds to a forward, a token, over the longest trained sequence at this size. Loss: "
+            "in the last steps of training, nats a scored token; tokens/s: real tokens over "
+            "the whole of it; MFU: the FLOPs that it needed (no padding, half of attention) "
+            "over its time, of the bfloat16 rate in the datasheet of the part, where there is "
+            "one; each the median over seeds."
+            f"{' Times of different machines do not compare.' * (len(self.machines) > 1)}"
+        )
 
 
-def column_key(head: object) -> str:
-    """Return the key by which a user chooses the column under a head.
-
-    >>> column_key("#"), column_key("out of distribution, %"), column_key("solved to, 90 %")
-    ('rank', 'out_of_distribution', 'solved_to_90')
-    """
-    return re.sub(r"\W+", "_", str(head).lower()).strip("_") or "rank"
-
-
-def chosen_heads(columns: Iterable[str], heads: Iterable[object]) -> list[str]:
-    """Return the heads of the keys `columns`, each once. Raises UsageError for an unknown key."""
-    by_key = {column_key(head): str(head) for head in heads}
-    chosen = dict.fromkeys(map(column_key, columns))
-    if wrong := [column for column in chosen if column not in by_key]:
-        raise unknown("column", wrong[0], by_key)
-    return [by_key[column] for column in chosen]
-
-
-def known_columns(table: pd.DataFrame) -> list[str]:
-    """Return the heads of the columns with at least one known value."""
-    return list(table.columns[~table.isin(["-", _NOT_MEASURED]).all()])
-
-
-def _median(values: Iterable[float | None], form: str, unknown: str = _NOT_MEASURED) -> str:
+def _median(values: Iterable[float | None], form: str, unknown: str = NOT_MEASURED) -> str:
     """Format the median of the known values; return `unknown` if there are none."""
     known = [value for value in values if value is not None]
     return form.format(median(known)).rstrip("%") if known else unknown

@@ -1,25 +1,25 @@
 """The order of encodings in a comparison, and the leaderboard. Imports torch only for costs."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from itertools import product
 
-from tape_arith.arith.compare.board import Board, Section
+from tape_arith.arith.compare.board import Board, Comparison, Row, Section, Training
 from tape_arith.arith.compare.captions import footnote, source
 from tape_arith.arith.compare.labels import display_names
-from tape_arith.arith.compare.rows import Comparison, Row, Training, rows
 from tape_arith.arith.compare.run_files import Key, RunFiles, key, or_default, read_runs
 from tape_arith.arith.compare.selection import Selection
 from tape_arith.arith.errors import Failure, UsageError
+from tape_arith.arith.grids.axes import Region
 from tape_arith.arith.grids.panel import Panel
 from tape_arith.arith.grids.statistics import holm, welch
 from tape_arith.arith.registry.locate import locate
-from tape_arith.arith.registry.names import parse
+from tape_arith.arith.registry.names import Name, parse
 from tape_arith.arith.runs.config import Config
-from tape_arith.arith.runs.metrics import last_evaluations
 from tape_arith.arith.runs.record import check_can_continue
 from tape_arith.arith.terminal import say
 
+_RANKED_BY: Region = "out_of_distribution"
 _REFERENCES = ("rope", "tape")
 """The encodings against which the protocol tests every other one."""
 _AGNOSTIC, _STRUCTURED = "Task-agnostic", "Task-structured"
@@ -47,21 +47,25 @@ def kinds(name: str) -> tuple[str, ...] | None:
         return None
 
 
-def sections(panels: Sequence[Panel]) -> dict[str, list[Row]]:
-    """Return the rows of a comparison by section, in the order of SECTIONS, without empty ones.
+def by_rank(panel: Panel) -> tuple[bool, float, str]:
+    """Return a key to sort by: mean out of distribution, highest first; then what is not ranked,
+    by name."""
+    mean = panel.mean(_RANKED_BY) or 0.0
+    return not panel.ranked, -mean if panel.ranked else 0.0, panel.name
 
-    Ranked rows are sorted by mean out of distribution, highest first; the others by name.
-    """
-    by_title: dict[str, list[Row]] = {title: [] for title in SECTIONS}
-    for row in rows(panels):
-        by_title[section(row)].append(row)
+
+def sections(panels: Iterable[Panel]) -> dict[str, list[Panel]]:
+    """Return the panels by section, in the order of SECTIONS and `by_rank`, without empty ones."""
+    by_title: dict[str, list[Panel]] = {title: [] for title in SECTIONS}
+    for panel in sorted(panels, key=by_rank):
+        by_title[section(panel)].append(panel)
     return {title: members for title, members in by_title.items() if members}
 
 
-def section(row: Row) -> str:
-    if not row.ranked:
+def section(panel: Panel) -> str:
+    if not panel.ranked:
         return _NOT_RANKED
-    known = kinds(row.encoding)
+    known = kinds(panel.name)
     if known is None:
         return _UNKNOWN
     return _STRUCTURED if "task-structured" in known else _AGNOSTIC
@@ -69,9 +73,7 @@ def section(row: Row) -> str:
 
 def sort_panels(panels: Sequence[Panel]) -> list[Panel]:
     """Return `panels` in the order of `sections`."""
-    by_name = {panel.name: panel for panel in panels}
-    ordered = sections(panels).values()
-    return [by_name[row.encoding] for members in ordered for row in members]
+    return [panel for members in sections(panels).values() for panel in members]
 
 
 def heatmap_panels(
@@ -99,7 +101,7 @@ def describe_order(panels: Sequence[Panel], labels: Mapping[str, str] | None = N
     """Describe the order of `sort_panels` in a sentence; `labels` has the names to print."""
     labels, parts = labels or {}, []
     for title, members in sections(panels).items():
-        named = ", ".join(labels.get(row.encoding, row.encoding) for row in members)
+        named = ", ".join(labels.get(panel.name, panel.name) for panel in members)
         first = title == _AGNOSTIC
         parts.append("by mean out of distribution" if first else f"{title.lower()} ({named})")
     return f"Order: {'; then '.join(parts)}."
@@ -122,8 +124,7 @@ def build_board(
     board, shown = board_of(panels, runs, excluded, costs=costs)
     if selection.named:
         board = board.only(selection.wanted)
-        names_shown = {row.encoding for row in board.rows}
-        shown = [panel for panel in shown if panel.name in names_shown]
+        shown = [row.panel for row in board.rows]
         board = replace(board, source=source(shown), caption=_caption(shown))
     return board, shown, runs
 
@@ -139,34 +140,24 @@ def board_of(
 
     Raises as `build_board` does.
     """
-    by_name = {panel.name: panel for panel in panels}
     ordered = sections(panels)
-    rows = {row.encoding: row for members in ordered.values() for row in members}
-    tests, num_tests = _significance_tests(rows, by_name)
-    first = panels[0].first
+    shown = [panel for members in ordered.values() for panel in members]
+    tests, num_tests = _significance_tests(shown)
+    first = shown[0].first
     if costs and key(first) not in runs:
         raise Failure(f"{first.name} has no run.json that tells its size: leave --costs out")
 
-    def complete(row: Row, rank: int) -> Row:
-        grids = by_name[row.encoding].grids
-        files = [runs.get(key(grid)) for grid in grids]
-        # Saved states were scored without what is added at test time.
-        states = [
-            last_evaluations(run.metrics) if run and not grid.extrapolation else []
-            for grid, run in zip(grids, files, strict=True)
-        ]
-        row = replace(
-            row,
-            rank=rank if row.ranked else None,
-            kind=" + ".join(kinds(row.encoding) or ("unknown",)),
-            tests=tests[row.encoding],
-            last_states=[[value for _, value in points] or None for points in states],
-            last_steps=[tuple(step for step, _ in points) for points in states if points],
-            train_seconds=[run.seconds.get("train") if run else None for run in files],
+    def row(panel: Panel, title: str, rank: int) -> Row:
+        made = Row(
+            panel,
+            title,
+            rank=rank if panel.ranked else None,
+            kind=" + ".join(kinds(panel.name) or ("unknown",)),
+            tests=tests[panel.name],
+            runs=[runs.get(key(grid)) for grid in panel.grids],
         )
-        return _with_costs(row, files, runs[key(first)].record.config) if costs else row
+        return _with_costs(made, runs[key(first)].record.config) if costs else made
 
-    shown = [by_name[name] for name in rows]
     board = Board(
         first.preset,
         first.axes,
@@ -181,7 +172,7 @@ def board_of(
         source(shown),
         _caption(shown),
         [
-            Section(title, SECTIONS[title], [complete(row, n) for n, row in enumerate(members, 1)])
+            Section(title, SECTIONS[title], [row(p, title, n) for n, p in enumerate(members, 1)])
             for title, members in ordered.items()
         ],
         _REFERENCES,
@@ -213,7 +204,7 @@ def _caption(panels: Sequence[Panel], labels: Mapping[str, str] | None = None) -
 
 
 def _significance_tests(
-    rows: Mapping[str, Row], panels: Mapping[str, Panel]
+    panels: Sequence[Panel],
 ) -> tuple[dict[str, dict[str, Comparison]], int]:
     """Test each encoding against the references; return the tests and the number of different ones.
 
@@ -221,47 +212,51 @@ def _significance_tests(
     their rows. Encodings that are not ranked are not tested. Neither are two ways of scoring the
     same training runs: Welch's test assumes independent means.
     """
+    by_name = {panel.name: panel for panel in panels}
     tests: dict[tuple[str, str], Comparison] = {}
-    means = {name: row.values["out_of_distribution"] for name, row in rows.items()}
-    for name, reference in product(rows, _REFERENCES):
-        reason = _why_no_test(name, reference, rows, panels)
-        result = None if reason else welch(means[name], means[reference])
-        if result is None:
-            reason = reason or "neither varies between seeds"
-        tests[name, reference] = Comparison(result, None, reason)
+    for panel, reference in product(panels, _REFERENCES):
+        other = by_name.get(reference)
+        reason = _why_no_test(panel, reference, other)
+        result = None
+        if other is not None and reason is None:
+            result = welch(panel.seed_means(_RANKED_BY), other.seed_means(_RANKED_BY))
+            reason = None if result else "neither varies between seeds"
+        tests[panel.name, reference] = Comparison(result, None, reason)
     p = {frozenset(pair): test.welch.p for pair, test in tests.items() if test.welch}
     adjusted = dict(zip(p, holm(list(p.values())), strict=True))
-    by_name: dict[str, dict[str, Comparison]] = {}
+    of_name: dict[str, dict[str, Comparison]] = {}
     for (name, reference), test in tests.items():
         p_holm = adjusted.get(frozenset((name, reference)))
-        by_name.setdefault(name, {})[reference] = replace(test, p_holm=p_holm)
-    return by_name, len(p)
+        of_name.setdefault(name, {})[reference] = replace(test, p_holm=p_holm)
+    return of_name, len(p)
 
 
-def _why_no_test(
-    name: str, reference: str, rows: Mapping[str, Row], panels: Mapping[str, Panel]
-) -> str | None:
+def _why_no_test(panel: Panel, reference: str, other: Panel | None) -> str | None:
     """Return why an encoding is not tested against a reference; None if Welch's test is tried."""
-    if name == reference:
+    if panel.name == reference:
         return "the reference itself"
-    if reference not in rows:
+    if other is None:
         return f"no scored run of {reference}"
-    pair = (rows[name], rows[reference])
-    for row in pair:
-        if not row.ranked:
-            return f"{row.encoding} is not ranked"
-    if panels[name].encoding == panels[reference].encoding:
+    for each in (panel, other):
+        if not each.ranked:
+            return f"{each.name} is not ranked"
+    if panel.encoding == other.encoding:
         return "the same training runs"
-    return next((f"one seed of {row.encoding}" for row in pair if len(row.seeds) < 2), None)
+    return next(
+        (f"one seed of {each.name}" for each in (panel, other) if len(each.seeds) < 2), None
+    )
 
 
 # ---- costs -------------------------------------------------------------------------------------
 
 
-def _with_costs(row: Row, runs: Sequence[RunFiles | None], config: Config) -> Row:
+def _with_costs(row: Row, config: Config) -> Row:
     """Add parameters, FLOPs, and loss and speed of training, as far as they are known."""
     from tape_arith.arith.decoders.cost import cost, training_flops_a_token
     from tape_arith.models.hardware import datasheet
+
+    def name() -> Name:
+        return parse(row.panel.name)
 
     def training(run: RunFiles | None) -> Training:
         # The last line has the totals of the whole run.
@@ -272,19 +267,18 @@ def _with_costs(row: Row, runs: Sequence[RunFiles | None], config: Config) -> Ro
         machine = run.environment.hardware if run.environment else None
         limit = datasheet(machine) if machine else None
         if limit is not None and _is_unchanged(run):
-            name = parse(row.encoding)
-            flops = or_default(lambda: training_flops_a_token(name, config), None)
+            flops = or_default(lambda: training_flops_a_token(name(), config), None)
             mfu = flops and rate * flops / limit
         return Training(last["loss"], rate, mfu, machine)
 
     size = None
-    if _is_unchanged(runs[0]):
-        size = or_default(lambda: cost(parse(row.encoding), config), None)
+    if _is_unchanged(row.runs[0]):
+        size = or_default(lambda: cost(name(), config), None)
     return replace(
         row,
         parameters=size.parameters if size else None,
         flops_a_token=size.flops_a_token if size else None,
-        trainings=list(map(training, runs)),
+        trainings=list(map(training, row.runs)),
     )
 
 

@@ -4,14 +4,22 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
-import pandas as pd
-
 from tape_arith.arith.compare import captions
-from tape_arith.arith.compare.board import Section, chosen_heads
-from tape_arith.arith.compare.captions import NBSP, ONE_SEED
-from tape_arith.arith.compare.rows import Row, flat
+from tape_arith.arith.compare.board import Section
+from tape_arith.arith.compare.captions import NBSP, ONE_SEED, percent_of
+from tape_arith.arith.compare.columns import (
+    UNKNOWN,
+    Column,
+    choose,
+    column_key,
+    numbers,
+    panel_columns,
+)
 from tape_arith.arith.compare.tables import csv_text, floating, json_text, sectioned
+from tape_arith.arith.grids.axes import Region
+from tape_arith.arith.grids.panel import Panel
 
+_SHOWN: Region = "out_of_distribution"
 _NOT_CONVERGED = (
     f"*: not converged (below 99{NBSP}% in distribution in a seed or more) or not known to be, and "
     "not ranked."
@@ -25,7 +33,7 @@ ORDER = (
 COUNTS = "In brackets: the number of tasks in which it is ranked."
 
 
-class Column(NamedTuple):
+class TaskRuns(NamedTuple):
     """A task: runs of one preset, one budget and one evaluation set."""
 
     task: str
@@ -49,7 +57,7 @@ class Line(NamedTuple):
     """An encoding: its numbers in each task that it has."""
 
     encoding: str
-    cells: Mapping[str, Row]
+    cells: Mapping[str, Panel]
     """By task, where it is scored."""
     ranks: Mapping[str, float]
     """By task, where it converged; equal means share the mean of their ranks."""
@@ -60,11 +68,21 @@ class Line(NamedTuple):
         return sum(self.ranks.values()) / len(self.ranks) if self.ranks else None
 
 
+class Cell(NamedTuple):
+    """An encoding in a task."""
+
+    section: str
+    line: Line
+    runs: TaskRuns
+    panel: Panel
+
+
 @dataclass(frozen=True)
 class TaskTable:
     """Encodings by tasks."""
 
-    columns: Sequence[Column]
+    runs: Sequence[TaskRuns]
+    """Those of each task."""
     sections: Sequence[Section[Line]]
     left_out: Sequence[tuple[str, str]] = ()
     """Runs that are not shown, and why."""
@@ -74,7 +92,7 @@ class TaskTable:
     @property
     def tasks(self) -> list[str]:
         """Return the tasks in the order of the columns."""
-        return [column.task for column in self.columns]
+        return [runs.task for runs in self.runs]
 
     @property
     def lines(self) -> list[Line]:
@@ -82,80 +100,80 @@ class TaskTable:
         return [line for section in self.sections for line in section.rows]
 
     @property
-    def rows(self) -> list[Row]:
-        """Return the numbers of all cells that are scored."""
-        return [row for line in self.lines for row in line.cells.values()]
+    def panels(self) -> list[Panel]:
+        """Return all that is scored."""
+        return [panel for line in self.lines for panel in line.cells.values()]
 
     @property
     def has_unranked(self) -> bool:
         """Tell whether an encoding did not converge in a task."""
-        return any(row.mark for row in self.rows)
+        return any(panel.convergence for panel in self.panels)
 
     @property
     def has_one_seed(self) -> bool:
         """Tell whether an encoding has a single seed in a task."""
-        return any(len(row.seeds) == 1 for row in self.rows)
+        return any(len(panel.seeds) == 1 for panel in self.panels)
 
     def label(self, line: Line) -> str:
         """Return the name to print of an encoding."""
         return self.labels.get(line.encoding, line.encoding)
 
-    def texts(self, columns: Sequence[str] = ()) -> pd.DataFrame:
-        """Return the table for people, indexed by encoding.
+    @property
+    def columns(self) -> list[Column[Line]]:
+        """Return the columns for people: a task each, and the mean rank."""
 
-        `columns` are keys (`column_key`). Raises UsageError for an unknown one.
-        """
-        table = pd.DataFrame(map(self._texts, self.lines), [line.encoding for line in self.lines])
-        return table[chosen_heads(columns, table)] if columns else table
+        def of_task(task: str) -> Column[Line]:
+            def text(line: Line) -> str:
+                panel = line.cells.get(task)
+                return UNKNOWN if panel is None else percent_of(panel, _SHOWN) + signs(panel)
 
-    def _texts(self, line: Line) -> dict[str, str]:
-        rows = {task: line.cells.get(task) for task in self.tasks}
-        return {
-            "encoding": self.label(line),
-            **{
-                f"{task}, %": row.percent("out_of_distribution") + signs(row) if row else "-"
-                for task, row in rows.items()
-            },
-            "mean rank": self.rank_text(line, 2),
-        }
+            return Column(key=column_key(task), head=f"{task}, %", text=text)
+
+        return [
+            Column(key="encoding", head="encoding", text=self.label, left=True),
+            *map(of_task, self.tasks),
+            Column(key="mean_rank", head="mean rank", text=lambda line: self.rank_text(line, 2)),
+        ]
 
     def rank_text(self, line: Line, places: int) -> str:
         """Return "2.40", with the number of tasks behind it if that is not all: "2.40 (5)"."""
         if line.mean_rank is None:
             return "-"
-        count = f" ({len(line.ranks)})" * (len(line.ranks) < len(self.columns))
+        count = f" ({len(line.ranks)})" * (len(line.ranks) < len(self.runs))
         return f"{line.mean_rank:.{places}f}{count}"
 
     @property
     def has_counts(self) -> bool:
         """Tell whether an encoding is ranked in some tasks but not in all."""
-        return any(0 < len(line.ranks) < len(self.columns) for line in self.lines)
+        return any(0 < len(line.ranks) < len(self.runs) for line in self.lines)
 
     def numbers(self) -> list[dict[str, object]]:
         """Return a row for each encoding and task, in order; shares are in 0..1."""
-        return [
-            {
-                "section": section.title,
-                "task": task,
-                "preset": preset,
-                "rank": line.ranks.get(task),
-                "mean_rank": line.mean_rank,
-                "ranked_in": len(line.ranks),
-                **{
-                    name: value
-                    for name, value in flat(line.cells[task]).items()
-                    if not name.startswith(("one_longer", "both_longer"))  # not of all tasks
-                },
-            }
+        columns: list[Column[Cell]] = [
+            Column(key="section", value=lambda cell: cell.section),
+            Column(key="task", value=lambda cell: cell.runs.task),
+            Column(key="preset", value=lambda cell: cell.runs.preset),
+            Column(key="rank", value=lambda cell: cell.line.ranks.get(cell.runs.task)),
+            Column(key="mean_rank", value=lambda cell: cell.line.mean_rank),
+            Column(key="ranked_in", value=lambda cell: len(cell.line.ranks)),
+            *(
+                column
+                for key, column in panel_columns(self.panels).items()
+                if key not in ("one_longer", "both_longer")  # not of all tasks
+            ),
+        ]
+        cells = [
+            Cell(section.title, line, runs, line.cells[runs.task])
             for section in self.sections
             for line in section.rows
-            for task, preset, *_ in self.columns
-            if task in line.cells
+            for runs in self.runs
+            if runs.task in line.cells
         ]
+        return numbers(columns, cells)
 
     def notes(self) -> list[str]:
         """Return what a reader must know, in paragraphs."""
-        ranges = any("\N{EN DASH}" in row.percent("out_of_distribution") for row in self.rows)
+        ranges = any("\N{EN DASH}" in percent_of(panel, _SHOWN) for panel in self.panels)
         signs = [
             COUNTS if self.has_counts else "",
             _NOT_CONVERGED if self.has_unranked else "",
@@ -165,26 +183,25 @@ class TaskTable:
             f"Exact match out of distribution in percent, mean ± 95{NBSP}% interval over seeds "
             f"(Student{NBSP}t). {captions.RANGES if ranges else ''}".rstrip(),
             " ".join(filter(None, [ORDER, *signs])),
-            *(column.source for column in self.columns),
+            *(runs.source for runs in self.runs),
             *captions.left_out(self.left_out),
         ]
 
 
-def signs(row: Row) -> str:
+def signs(panel: Panel) -> str:
     """Return the signs behind a mean: for one seed, for not converged."""
-    return ONE_SEED * (len(row.seeds) == 1) + "*" * (row.mark is not None)
+    return ONE_SEED * (len(panel.seeds) == 1) + "*" * (panel.convergence is not None)
 
 
 def to_markdown(table: TaskTable, columns: Sequence[str] = ()) -> str:
-    """Format a table for each section, then the notes."""
-    return sectioned(
-        "Leaderboard across tasks", table.sections, table.texts(columns), table.notes()
-    )
+    """Format a table for each section, then the notes; `columns` are keys, if some are chosen."""
+    shown = choose(table.columns, columns)
+    return sectioned("Leaderboard across tasks", table.sections, shown, table.notes())
 
 
 def to_latex(table: TaskTable, columns: Sequence[str] = ()) -> str:
     """Format a floating table, with the notes as its caption."""
-    return floating(table.sections, table.texts(columns), " ".join(table.notes()))
+    return floating(table.sections, choose(table.columns, columns), " ".join(table.notes()))
 
 
 def to_csv(table: TaskTable, columns: Sequence[str] = ()) -> str:
@@ -197,7 +214,7 @@ def to_json(table: TaskTable, columns: Sequence[str] = ()) -> str:
     content: dict[str, Any] = {
         "schema": 1,
         "kind": "leaderboard across tasks",
-        "tasks": [column._asdict() for column in table.columns],
+        "tasks": [runs._asdict() for runs in table.runs],
         "rows": table.numbers(),
         "left_out": [{"runs": runs, "why": reason} for runs, reason in table.left_out],
         "notes": table.notes(),

@@ -11,26 +11,12 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from tape_arith.arith.compare.board import Board, column_key
+from tape_arith.arith.compare.board import Board, Row
 from tape_arith.arith.compare.captions import left_out
-from tape_arith.arith.compare.tables import LEFT, head_lines, legend, short_texts
+from tape_arith.arith.compare.columns import Column
+from tape_arith.arith.compare.tables import head_lines, legend, short_columns, short_texts
 from tape_arith.arith.terminal import escape_control
 
-_FIRST = (
-    *(
-        "encoding",
-        "out_of_distribution",
-        "final_answer",
-        "rank",
-        "seeds",
-        "parameters",
-        "flops_a_token",
-        "loss",
-    ),
-    *("tokens_s", "mfu", "vs_rope", "vs_tape", "solved_to_90", "in_distribution"),
-    *("one_longer", "both_longer", "solved_to_99"),
-)
-"""Columns by importance; all others come after them."""
 _LONGEST_NAME = 26
 """The most letters in a line of a name, or of another word, where room is short."""
 _NOTES_WIDTH = 100
@@ -51,36 +37,37 @@ def print_board(
     `advice` says how to see those that do not fit.
     """
     console = console or Console(highlight=False)
-    every, room = short_texts(board, columns), console.width
-    widths, table = _widths(every), every
+    every, room = short_columns(board, columns), console.width
+    widths, shown = _widths(short_texts(every, board.rows)), every
     if not (columns or wide):
         widths["encoding"] = min(widths["encoding"], _LONGEST_NAME)
-        table = every[_fitting(widths, room)]
-    console.width = max(room, sum(widths[str(head)] + _GAP for head in table))
+        shown = _fitting(every, widths, room)
+    console.width = max(room, sum(widths[column.head] + _GAP for column in shown))
     console.print(_text(f"Leaderboard of {board.preset}"), style="bold")
     notes_width = min(room, _NOTES_WIDTH)
+    left = [column.head for column in shown if column.left]
     for number, section in enumerate(board.sections):
         console.print(_text(f"\n{section.heading}"), style="italic", width=notes_width)
-        lines = table.loc[[row.encoding for row in section.rows]]
-        console.print(_rich(lines, LEFT, widths, header=number == 0))
-    notes = [legend(board, table)]
-    if hidden := [column_key(head) for head in every if head not in table]:
+        lines = short_texts(shown, section.rows)
+        console.print(_rich(lines, left, widths, header=number == 0))
+    notes = [legend(board, shown)]
+    if hidden := [column.key for column in every if column not in shown]:
         notes.append(f"Not shown: {', '.join(hidden)}. {advice}")
     for note in [*notes, *left_out(board.left_out)]:
         console.print(_text(f"\n{note}"), width=notes_width)
 
 
-def _fitting(widths: Mapping[str, int], room: int) -> list[str]:
-    """Choose heads that fit in `room` together, by importance; return them in table order."""
-    keys = {head: column_key(head) for head in widths}
-    order = sorted(widths, key=lambda head: [*_FIRST, keys[head]].index(keys[head]))
-    fitting = list[str]()
-    for head in order:
-        room -= widths[head] + _GAP
+def _fitting(
+    columns: Sequence[Column[Row]], widths: Mapping[str, int], room: int
+) -> list[Column[Row]]:
+    """Choose columns that fit in `room` together, by importance; return them in table order."""
+    fitting = list[Column[Row]]()
+    for column in sorted(columns, key=lambda column: column.importance):
+        room -= widths[column.head] + _GAP
         if room < -1:  # no gap follows the last column, but for one letter
             break
-        fitting.append(head)
-    return [head for head in widths if head in fitting]
+        fitting.append(column)
+    return [column for column in columns if column in fitting]
 
 
 def print_markdown(text: str, console: Console | None = None) -> None:

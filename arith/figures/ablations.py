@@ -7,8 +7,9 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
-from tape_arith.arith.compare.ablations import REGIONS, Families, Member, labels_of
+from tape_arith.arith.compare.ablations import REGIONS, Families, Member, members_of
 from tape_arith.arith.compare.captions import NBSP, source
+from tape_arith.arith.compare.labels import display_names
 from tape_arith.arith.figures.leaderboard import COLOUR, NOT_RANKED, draw_seeds, seed_signs
 from tape_arith.arith.figures.style import GREY, LETTERS, finish, page, styled
 from tape_arith.arith.grids.axes import REGION_WORDS, Region
@@ -23,11 +24,11 @@ _BASELINE: dict[str, Any] = {"color": GREY, "linewidth": 0.7, "linestyle": (0, (
 def compose(families: Families, panels: Sequence[Panel]) -> Figure:
     """Draw a panel in distribution and one out of it: percent on the x axis, encodings on the y
     axis, differences to the right of the second."""
-    members = [member for family in families for member in family]
-    labels = labels_of(families)
+    members = members_of(families)
+    labels = display_names(member.panel.name for member in members)
     gaps = [number / 2 for number, family in enumerate(families) for _ in family]
     heights = [row + gap for row, gap in enumerate(gaps)]
-    handles = seed_signs([member.row for member in members])
+    handles = seed_signs([member.panel for member in members])
     if any(member.unchanged for member in members):
         handles.append(Line2D([], [], **_BASELINE, label="mean of the unchanged encoding"))
     note, height = _note(members, panels, labels), _ROW_HEIGHT * (heights[-1] + 1) + 0.5
@@ -41,9 +42,9 @@ def compose(families: Families, panels: Sequence[Panel]) -> Figure:
         ]
         remaining = iter(heights)
         for family in families:
-            ys, mean = [next(remaining) for _ in family], family[0].row.means[region]
+            ys, mean = [next(remaining) for _ in family], family[0].panel.mean(region)
             if mean is not None and len(family) > 1 and family[0].unchanged:
-                ax.vlines(100 * mean.mean, ys[0] - 0.5, ys[-1] + 0.5, zorder=1, **_BASELINE)
+                ax.vlines(100 * mean, ys[0] - 0.5, ys[-1] + 0.5, zorder=1, **_BASELINE)
         low, high = min(values, default=0.0), max(values, default=100.0)
         room = max(0.04 * (high - low), 0.02) if high > low else 0.5
         ax.set(xlim=(max(low, 0) - room, min(high, 100) + room), ylim=(heights[-1] + 0.7, -0.9))
@@ -57,23 +58,23 @@ def compose(families: Families, panels: Sequence[Panel]) -> Figure:
     inside.set_yticks(heights, names)
     differences: Any = outside.secondary_yaxis("right")
     differences.spines.right.set_visible(False)
-    points = [member.points if member.label != member.row.encoding else "" for member in members]
+    points = [member.points if member.label != member.panel.name else "" for member in members]
     differences.set_yticks([*heights, -0.5], [*points, "difference"])
     for axis in (inside, differences):
         axis.tick_params(axis="y", length=0, labelsize=LETTERS)
         for label, member in zip(axis.get_yticklabels(), members, strict=False):
             label.set_fontweight("bold" if member.unchanged else "normal")
-            label.set_color(NOT_RANKED if member.row.mark else "black")
+            label.set_color(NOT_RANKED if member.panel.convergence else "black")
     return figure
 
 
 def _draw_member(ax: Axes, y: float, member: Member, region: Region) -> list[float]:
     """Draw seeds as points over the interval of their mean; return the values drawn, in percent."""
-    row, mean = member.row, member.row.means[region]
-    draw_seeds(ax, y, row, region, COLOUR if row.mark is None else NOT_RANKED)
-    values = [100 * value for value in row.values[region]]
-    if mean is not None and len(row.seeds) > 1:
-        values += [100 * mean.low, 100 * mean.high]
+    panel, interval = member.panel, member.panel.interval(region)
+    draw_seeds(ax, y, panel, region, NOT_RANKED if panel.convergence else COLOUR)
+    values = [100 * value for value in panel.seed_means(region)]
+    if interval is not None and len(panel.seeds) > 1:
+        values += [100 * interval.low, 100 * interval.high]
     return values
 
 
@@ -84,5 +85,5 @@ def _note(members: Sequence[Member], panels: Sequence[Panel], labels: Mapping[st
         "Difference: of the means out of distribution, in points."
         + f" Intervals: Student{NBSP}t over seeds." * several
         + f" Grey: below 99{NBSP}% in distribution, not ranked."
-        * any(member.row.mark is not None for member in members)
+        * any(member.panel.convergence for member in members)
     )

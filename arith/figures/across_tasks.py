@@ -9,9 +9,9 @@ from matplotlib.patches import Patch, Rectangle
 
 from tape_arith.arith.compare import captions
 from tape_arith.arith.compare.captions import NBSP, ONE_SEED
-from tape_arith.arith.compare.rows import Row
 from tape_arith.arith.compare.task_table import COUNTS, ORDER, TaskTable, signs
 from tape_arith.arith.figures import style
+from tape_arith.arith.grids.panel import Panel
 
 _CELL, _NAMES, _RANKS, _ROW = 0.62, 1.25, 0.62, 0.2
 """Widths of a cell, of the names and of the mean ranks, and the height of a row, in inches."""
@@ -26,8 +26,8 @@ def compose(table: TaskTable, *, width: float | None = None, caption: bool = Tru
     """
     heights, titles = _heights(table)
     bottom = max(heights.values()) + 1
-    width = width or float(np.clip(_NAMES + _CELL * len(table.columns) + _RANKS, 3.4, 7.2))
-    cell = 72 * (width - _NAMES - _RANKS) / len(table.columns)
+    width = width or float(np.clip(_NAMES + _CELL * len(table.runs) + _RANKS, 3.4, 7.2))
+    cell = 72 * (width - _NAMES - _RANKS) / len(table.runs)
     heads = table.tasks
     slanted = any(style.text_width(head, _LETTERS) > 0.95 * cell for head in heads)
     longest = max(style.text_width(head, _LETTERS) for head in heads) / 72
@@ -62,13 +62,13 @@ def compose(table: TaskTable, *, width: float | None = None, caption: bool = Tru
 
 
 def _note(table: TaskTable) -> str:
-    columns = "; ".join(column.describe() for column in table.columns)
+    tasks = "; ".join(runs.describe() for runs in table.runs)
     return " ".join(
         [
             f"Exact match out of distribution, mean over seeds in{NBSP}%. {ORDER}",
             *[COUNTS] * table.has_counts,
             *[f"{ONE_SEED}: one seed."] * table.has_one_seed,
-            f"Tasks: {columns}.",
+            f"Tasks: {tasks}.",
             *captions.left_out(table.left_out),
         ]
     )
@@ -90,18 +90,18 @@ def _heights(table: TaskTable) -> tuple[dict[str, float], dict[float, str]]:
     return heights, titles
 
 
-def _draw_cell(ax: Axes, x: int, y: float, row: Row | None, width: float) -> None:
+def _draw_cell(ax: Axes, x: int, y: float, panel: Panel | None, width: float) -> None:
     """Draw a cell and write its mean; grey for not converged, empty for no run."""
-    mean = None if row is None else row.mean("out_of_distribution")
-    if row is None or mean is None:
+    mean = None if panel is None else panel.mean("out_of_distribution")
+    if panel is None or mean is None:
         _write(ax, x + 0.5, y, "-", color=style.GREY)
         return
     colour: Any = style.COLOURS(mean)
     ink = "w" if np.dot(colour[:3], (0.299, 0.587, 0.114)) < 0.5 else "k"
-    if row.mark:
+    if panel.convergence:
         colour, ink = style.PALE, style.GREY
     ax.add_patch(Rectangle((x, y), 1, 1, facecolor=colour, edgecolor="white", linewidth=0.8))
-    shown, size = style.fit(f"{100 * mean:.1f}{signs(row)}", 0.95 * width, _LETTERS)
+    shown, size = style.fit(f"{100 * mean:.1f}{signs(panel)}", 0.95 * width, _LETTERS)
     _write(ax, x + 0.5, y, shown, color=ink, fontsize=size)
 
 

@@ -8,12 +8,12 @@ from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from matplotlib.text import Annotation
 
-from tape_arith.arith.compare.board import Board, Section
+from tape_arith.arith.compare.board import Board, Row, Section
 from tape_arith.arith.compare.captions import NBSP, decimals, left_out
 from tape_arith.arith.compare.lengths import cell
-from tape_arith.arith.compare.rows import Row
 from tape_arith.arith.figures import style
 from tape_arith.arith.grids.axes import Region
+from tape_arith.arith.grids.panel import Panel
 
 _WIDTH, _ROW = 3.4, 0.135
 """Width of a paper's column and height of a row, in inches."""
@@ -40,12 +40,13 @@ def compose(
     """Return the figure; its only axes has percent from left to right and rows from the top."""
     width = width or _WIDTH
     titles, placed = heights(board)
-    values = [v for row in board.rows for v in row.values["out_of_distribution"]]
+    panels = [row.panel for row in board.rows]
+    values = [v for panel in panels for v in panel.seed_means("out_of_distribution")]
     # The axis shows all seeds but may cut intervals off: the interval of a few seeds far apart
     # would leave little room for all the rest.
     end = round(100 * style.scale_end(max(values, default=1.0)))
     bottom = max(placed) + 0.6
-    signs = seed_signs(board.rows, grey=not all(row.rank for row in board.rows))
+    signs = seed_signs(panels, grey=not all(row.rank for row in board.rows))
     note = _note(board, end) if caption else ""
     figure = style.page(width, bottom * _ROW + 0.42, note, signs, 2, _LETTERS)
     ax = figure.subplots()
@@ -54,7 +55,7 @@ def compose(
     ax.set_xticks([step * n for n in range(int(end / step) + 1)])
     ax.xaxis.set_major_formatter("{x:g}")
     ax.set_xlabel(f"exact match out of distribution,{NBSP}%")
-    ax.set_yticks(list(placed), [board.label(row.encoding) for row in placed.values()])
+    ax.set_yticks(list(placed), [board.label(row.panel.name) for row in placed.values()])
     style.finish(ax, grid="x")
     ax.spines.left.set_visible(False)
     ax.tick_params(axis="y", length=0, pad=3)
@@ -62,10 +63,11 @@ def compose(
         _write(ax, right, -0.6, head, style.GREY)
     for label, (y, row) in zip(ax.get_yticklabels(), placed.items(), strict=True):
         colour, ink = (COLOUR, "black") if row.rank else (NOT_RANKED, NOT_RANKED)
-        draw_seeds(ax, y, row, "out_of_distribution", colour)
-        name, size = style.fit(board.label(row.encoding), _NAMES * width / _WIDTH, _LETTERS)
+        draw_seeds(ax, y, row.panel, "out_of_distribution", colour)
+        name, size = style.fit(board.label(row.panel.name), _NAMES * width / _WIDTH, _LETTERS)
         label.set(text=name, fontsize=size, color=ink, va="center_baseline")
-        numbers = [_percent(row.mean(region)) for region in _MEANS] + [str(len(row.seeds))]
+        numbers = [_percent(row.panel.mean(region)) for region in _MEANS]
+        numbers.append(str(len(row.panel.seeds)))
         for text, right in zip(numbers, _COLUMNS.values(), strict=True):
             _write(ax, right, y, text, ink)
     for y, section in titles.items():
@@ -85,24 +87,25 @@ def heights(board: Board) -> tuple[dict[float, Section[Row]], dict[float, Row]]:
     return titles, rows
 
 
-def draw_seeds(ax: Axes, y: float, row: Row, region: Region, colour: str) -> None:
+def draw_seeds(ax: Axes, y: float, panel: Panel, region: Region, colour: str) -> None:
     """Draw an interval, over it the seeds as points and their mean; a single seed is a diamond."""
     ax.axhline(y, color="#efefef", linewidth=0.5, zorder=0)
-    values, mean = [100 * value for value in row.values[region]], row.means[region]
-    sign = _SEED if len(row.seeds) > 1 else _ALONE
+    values, interval = [100 * v for v in panel.seed_means(region)], panel.interval(region)
+    sign = _SEED if len(panel.seeds) > 1 else _ALONE
     ax.plot(values, [y] * len(values), **sign, color=colour, zorder=3, clip_on=False)
-    if mean is not None and len(row.seeds) > 1:
-        ax.plot([100 * mean.low, 100 * mean.high], [y, y], **_INTERVAL, color=colour, zorder=2)
-        ax.plot(100 * mean.mean, y, **_MEAN, color=colour, zorder=4, clip_on=False)
+    if interval is not None and len(panel.seeds) > 1:
+        ends = [100 * interval.low, 100 * interval.high]
+        ax.plot(ends, [y, y], **_INTERVAL, color=colour, zorder=2)
+        ax.plot(100 * interval.mean, y, **_MEAN, color=colour, zorder=4, clip_on=False)
 
 
-def seed_signs(rows: Sequence[Row], *, grey: bool = False) -> list[Line2D]:
-    """Return a legend handle for each sign in `rows`, and with `grey` one for "not ranked"."""
+def seed_signs(panels: Sequence[Panel], *, grey: bool = False) -> list[Line2D]:
+    """Return a legend handle for each sign of `panels`, and with `grey` one for "not ranked"."""
     signs: dict[str, dict[str, Any]] = {}
-    if any(len(row.seeds) > 1 for row in rows):
+    if any(len(panel.seeds) > 1 for panel in panels):
         signs |= {"a seed (training run)": _SEED, "their mean": _MEAN}
         signs[f"95{NBSP}% interval over seeds (Student{NBSP}t)"] = _INTERVAL
-    if any(len(row.seeds) == 1 for row in rows):
+    if any(len(panel.seeds) == 1 for panel in panels):
         signs["one seed: this run only"] = _ALONE
     handles = [Line2D([], [], color=COLOUR, **sign, label=label) for label, sign in signs.items()]
     square: dict[str, Any] = {"linestyle": "", "marker": "s", "markersize": 4}
@@ -147,7 +150,7 @@ def _note(board: Board, end: int) -> str:
         f"Rows by their mean over the {cell(board.axes)}s out of distribution; in dist.: "
         f"mean,{NBSP}%.",
     ]
-    means = [row.means["out_of_distribution"] for row in board.rows]
-    if any(mean and mean.of == "seeds" and 100 * mean.high > end for mean in means):
+    intervals = [row.panel.interval("out_of_distribution") for row in board.rows]
+    if any(each and each.of == "seeds" and 100 * each.high > end for each in intervals):
         sentences.append(f"The scale ends at {end}{NBSP}%, and intervals with it.")
     return " ".join([*sentences, *left_out(board.left_out)])

@@ -2,7 +2,6 @@
 
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import replace
 from pathlib import Path
 from statistics import fmean
 from typing import TypeVar
@@ -10,10 +9,9 @@ from typing import TypeVar
 from tape_arith.arith.compare import ablations
 from tape_arith.arith.compare.board import Board
 from tape_arith.arith.compare.leaderboard import board_of
-from tape_arith.arith.compare.rows import Row, ranked, rows
 from tape_arith.arith.compare.run_files import read_runs
 from tape_arith.arith.compare.selection import Excluded, Selection, choose_group, warn_excluded
-from tape_arith.arith.compare.tables import to_csv, to_markdown
+from tape_arith.arith.compare.sweep_table import FORMATS, SweptRow, in_order
 from tape_arith.arith.data.bucket import EVALUATION
 from tape_arith.arith.decoders.build import check_trainable
 from tape_arith.arith.errors import UsageError
@@ -38,7 +36,6 @@ from tape_arith.arith.terminal import say
 
 _T = TypeVar("_T")
 _ScoredPanels = tuple[dict[str, str], dict[Config, list[Panel]]]
-_FORMATS = {"md": to_markdown, "csv": to_csv}
 
 
 def check_runs(runs: Sequence[Run], compute: Compute) -> None:
@@ -92,8 +89,8 @@ def draw_comparison(runs: Sequence[Run]) -> Path | None:
     panels = panels_of(grids, selection.wanted)
     figure = selection.figure_path(panels)
     style.save(heatmap.compose(panels), figure)
-    table = rows(panels)
-    for ending, to_text in _FORMATS.items():
+    table = in_order(SweptRow(panel, {}) for panel in panels)
+    for ending, to_text in FORMATS.items():
         write_text(figure.parent / f"table.{ending}", to_text(table))
     return figure
 
@@ -128,15 +125,15 @@ def write_tables(sweep: Sweep, out: Path) -> list[Path]:
         left_out |= dict.fromkeys(excluded)
     warn_excluded(left_out)
     for split, parts in scored.items():
-        table: list[Row] = []
+        table: list[SweptRow] = []
         for preset, panels in parts:
-            table += ranked(  # ranks hold within a combination
-                replace(row, settings=preset | sweep.settings(config))
+            table += in_order(  # of a combination
+                SweptRow(panel, preset | sweep.settings(config))
                 for config, alike in panels.items()
-                for row in rows(alike)
+                for panel in alike
             )
         if table:
-            write("table" if split == EVALUATION else f"table@{split}", table, _FORMATS)
+            write("table" if split == EVALUATION else f"table@{split}", table, FORMATS)
     for preset, panels in scored.get(EVALUATION, []) if _is_family(sweep) else []:
         ((config, alike),) = panels.items()
         label = ",".join(filter(None, [*map(slug, preset.values()), sweep.label(config)]))

@@ -184,9 +184,7 @@ def test_a_column_has_one_preset_and_one_budget(root: Path, tmp_path: Path) -> N
 
 def test_words_are_of_what_is_shown(root: Path, tmp_path: Path) -> None:
     table = across_tasks(Selection(root, "fire"), "sort,addition")
-    assert [(column.task, "seed 0." in column.source) for column in table.columns] == [
-        ("addition", True)
-    ]
+    assert [(runs.task, "seed 0." in runs.source) for runs in table.runs] == [("addition", True)]
     assert ("task sort", "none of these encodings is scored in it") in table.left_out
     for seed in range(3):
         write(tmp_path, "rope", "mini", seed, 30)

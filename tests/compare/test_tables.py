@@ -3,14 +3,15 @@
 import csv
 import io
 import re
+from collections.abc import Sequence
 
 import numpy as np
 import pandas as pd
 import pytest
 
 from tape_arith.arith.compare import captions
-from tape_arith.arith.compare.rows import rows
-from tape_arith.arith.compare.tables import booktabs, to_csv, to_markdown
+from tape_arith.arith.compare.sweep_table import SweptRow, in_order, to_csv, to_markdown
+from tape_arith.arith.compare.tables import booktabs
 from tape_arith.arith.grids.panel import Panel, panels_of
 from tape_arith.arith.grids.statistics import Interval
 from tests.helpers.made_grids import BITS, LISTS, drawn, filled
@@ -25,12 +26,16 @@ def panel(encoding: str, outside: int, inside: int = 100, seeds: int = 2) -> Pan
     return Panel.of(made)
 
 
+def rows(panels: Sequence[Panel]) -> list[SweptRow]:
+    return in_order(SweptRow(panel, {}) for panel in panels)
+
+
 def test_best_first_and_what_did_not_converge_last_by_name() -> None:
     made = [panel("wild", 99, inside=50), panel("rope", 1), panel("fire", 20)]
     made += [panel("early", 98, inside=60), panel("tape", 10)]
     ordered = rows(made)
-    assert [row.encoding for row in ordered] == ["fire", "tape", "rope", "early", "wild"]
-    assert [row.mark for row in ordered] == [None] * 3 + ["not converged"] * 2
+    assert [row.panel.name for row in ordered] == ["fire", "tape", "rope", "early", "wild"]
+    assert [row.panel.convergence for row in ordered] == [None] * 3 + ["not converged"] * 2
 
 
 @pytest.mark.parametrize(
@@ -72,7 +77,7 @@ def test_tasks_of_one_axis_and_of_two_share_a_table() -> None:
 def test_latex() -> None:
     body = [["fox:b_f=5", "10.5 ± 6.4"], ["50%&more", "-"]]
     table = pd.DataFrame(body, columns=["encoding", "out of distribution, %"])
-    lines = booktabs({"a_b": table}).splitlines()
+    lines = booktabs({"a_b": table}, ["encoding"]).splitlines()
     assert lines[0] == r"\begin{tabular}{lr}" and lines[-1] == r"\end{tabular}"
     assert lines[2] == r"encoding & \shortstack[r]{out of \\ distribution,~\%} \\"
     assert lines[4] == r"\multicolumn{2}{l}{\textit{a\_b}} \\"
@@ -96,12 +101,13 @@ def test_with_a_scratchpad_exact_match_is_of_the_whole_answer() -> None:
         for seed, share in shares.items()
     ]
     panels = panels_of(made)
-    (row,) = rows(panels)
-    assert row.final_answers == tuple(shares.values()) and row.final_answers_of == 200
+    (panel,) = panels
+    assert panel.final_answers == tuple(shares.values()) and panel.final_answers_of == 200
+    (line,) = csv.DictReader(io.StringIO(to_csv(rows(panels))))
+    assert (line["final_answer_seeds"], line["final_answer_problems"]) == ("0.5 0.75", "200")
     assert "exact match of the whole answer, scratchpad included" in captions.source(panels)
     made[1].scoring = {}  # a run that does not tell gives no mean over others
-    assert rows(panels)[0].final_answers == () and not rows(panels)[0].final_answers_of
-    others = panels_of([drawn("rope", 0, BITS)])
-    (plain,) = rows(others)
-    assert plain.final_answers == () and "scratchpad" not in captions.source(others)
-    assert "one_longer" not in plain.means and "one_longer" not in to_csv([plain])
+    assert panel.final_answers == () and not panel.final_answers_of
+    plain = panels_of([drawn("rope", 0, BITS)])
+    assert plain[0].final_answers == () and "scratchpad" not in captions.source(plain)
+    assert "one_longer" not in plain[0].regions and "one_longer" not in to_csv(rows(plain))

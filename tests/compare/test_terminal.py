@@ -8,7 +8,8 @@ import pytest
 from rich.cells import cell_len
 from rich.console import Console
 
-from tape_arith.arith.compare.board import column_key
+from tape_arith.arith.compare.captions import percent_of
+from tape_arith.arith.compare.columns import choose, texts
 from tape_arith.arith.compare.tables import pipe_table
 from tape_arith.arith.compare.terminal import print_board, print_markdown
 from tests.helpers.pages import grid, report
@@ -27,7 +28,10 @@ def test_what_fits_is_shown_and_the_rest_is_named() -> None:
     for width in range(40, 201):
         assert max(map(cell_len, printed(width).splitlines())) <= width
     counts = []
-    heads = set(map(column_key, BOARD.texts())) - {"vs_rope", "last_states"}  # of which none knows
+    heads = {column.key for column in choose(BOARD.columns, ())} - {
+        "vs_rope",
+        "last_states",
+    }  # of which none knows
     for width in (60, 80, 100, 120):
         text = printed(width)
         unfolded = "".join(text.split())
@@ -35,21 +39,23 @@ def test_what_fits_is_shown_and_the_rest_is_named() -> None:
         assert hidden < heads and not hidden & {"rank", "encoding", "out_of_distribution"}
         counts.append(len(heads) - len(hidden))
         (line,) = (line for line in text.splitlines() if "tape:start=learned" in line)
-        row = next(row for row in BOARD.rows if row.encoding == "tape:start=learned")
-        assert row.percent("out_of_distribution") in line
+        row = next(row for row in BOARD.rows if row.panel.name == "tape:start=learned")
+        assert percent_of(row.panel, "out_of_distribution") in line
         assert "my_folder/mine.py:Mine:sca" in text and "[bold]x\\x1b[2J" in text
     assert counts == sorted(counts) and counts[0] < counts[-1]
     wide = printed(60, wide=True)
     assert "Not shown" not in wide and NAMES[2] in wide
-    for cells in BOARD.texts()[["kind", "each seed, %", "all cells, %"]].to_numpy():
+    shown = choose(BOARD.columns, ["kind", "each_seed", "all_cells"])
+    for cells in texts(shown, BOARD.rows).to_numpy():
         assert any(all(cell in line for cell in cells) for line in wide.splitlines())
 
 
 def test_markdown_of_a_study_fits(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    table = BOARD.texts()[["encoding", "one longer, %", "both longer, %", "all cells, %"]]
-    text = f"Title\n\n{pipe_table(table)}\n{'Words of a note. ' * 9}\n"
+    keys = ["encoding", "one_longer", "both_longer", "all_cells"]
+    table = texts(choose(BOARD.columns, keys), BOARD.rows)
+    text = f"Title\n\n{pipe_table(table, ['encoding'])}\n{'Words of a note. ' * 9}\n"
     print_markdown(text)
     assert capsys.readouterr().out == text
     monkeypatch.setattr(sys.stdout, "isatty", lambda: True)
@@ -58,7 +64,9 @@ def test_markdown_of_a_study_fits(
     print_markdown(text)
     lines = re.sub(r"\x1b\[[\d;]*m", "", capsys.readouterr().out).splitlines()
     assert lines[0].strip() == "Title" and max(map(cell_len, lines)) <= 84
-    assert any(all(str(cell) in line for cell in table.loc["rope"]) for line in lines)
+    assert any(
+        all(str(cell) in line for cell in table[table.encoding == "rope"].iloc[0]) for line in lines
+    )
     monkeypatch.setenv("COLUMNS", "50")  # in parts, each with the names
     print_markdown(text)
     parts = re.sub(r"\x1b\[[\d;]*m", "", capsys.readouterr().out)

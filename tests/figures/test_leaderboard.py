@@ -9,14 +9,14 @@ import pytest
 from matplotlib.figure import Figure
 from matplotlib.text import Text
 
-from tape_arith.arith.compare.board import Board, Section
+from tape_arith.arith.compare.board import Board, Comparison, Row, Section
 from tape_arith.arith.compare.labels import display_names
 from tape_arith.arith.compare.leaderboard import SECTIONS
-from tape_arith.arith.compare.rows import Comparison, Row
 from tape_arith.arith.figures.leaderboard import COLOUR, NOT_RANKED, compose, heights
-from tape_arith.arith.grids.axes import REGIONS, digit_pairs
-from tape_arith.arith.grids.statistics import Interval, student_t
+from tape_arith.arith.grids.axes import digit_pairs
+from tape_arith.arith.grids.panel import Panel
 from tests.helpers.figures import assert_texts_are_apart
+from tests.helpers.made_grids import filled
 
 STRUCTURED = "these know where digits stand, a prior that the others do not have"
 FAILED = SECTIONS["Not ranked"]
@@ -28,33 +28,23 @@ SOURCE = (
 )
 
 
-def row(
-    name: str, values: Sequence[float], *, inside: float = 0.996, mark: str | None = None
-) -> Row:
+def row(name: str, values: Sequence[float], *, inside: float = 0.996) -> Row:
     """Return an encoding whose seeds have `values` out of distribution."""
-    mean = student_t(values) or Interval(
-        values[0], values[0] - 0.01, values[0] + 0.01, 0.01, "this run only", 100
+    counts = [np.full((16, 16), round(10_000 * value)) for value in values]
+    for exact in counts:
+        exact[:8, :8] = round(10_000 * inside)
+    panel = Panel.of(
+        filled(exact, 10_000, encoding=name, seed=seed, trained=8)
+        for seed, exact in enumerate(counts)
     )
-    means: dict[str, Interval | None] = dict.fromkeys(REGIONS, mean)
-    means["in_distribution"] = Interval(inside, inside, inside, 0.0, "seeds", len(values))
-    return Row(
-        name,
-        tuple(range(len(values))),
-        means,  # type: ignore[arg-type]
-        mark,
-        dict.fromkeys(REGIONS, tuple(values)),
-        {0.9: 8, 0.99: 8},
-        1 if mark is None else None,
-        "rotary",
-        dict.fromkeys(("rope", "tape"), Comparison(why_not="nothing to test")),
-        train_seconds=[60.0] * len(values),
-    )
+    tests = dict.fromkeys(("rope", "tape"), Comparison(why_not="nothing to test"))
+    return Row(panel, rank=1 if panel.ranked else None, kind="rotary", tests=tests)
 
 
 def board(*sections: Section[Row], left_out: Sequence[tuple[str, str]] = ()) -> Board:
     """Return a leaderboard of `sections`."""
     about = {"trained_digits": 8, "max_digits": 16}
-    labels = display_names(row.encoding for section in sections for row in section.rows)
+    labels = display_names(row.panel.name for section in sections for row in section.rows)
     return Board(
         "mini",
         digit_pairs(8, 16),
@@ -73,7 +63,7 @@ def three() -> Board:
     return board(
         Section("Task-agnostic", "", [row("fire", [0.3, 0.2, 0.25]), row("rope", [0.1])]),
         Section("Task-structured", STRUCTURED, [row("abacus", [0.5, 0.4])]),
-        Section("Not ranked", FAILED, [row("fox", [0.0], mark="not converged", inside=0.9895)]),
+        Section("Not ranked", FAILED, [row("fox", [0.0], inside=0.9895)]),
     )
 
 
@@ -100,7 +90,7 @@ def marks(figure: Figure) -> dict[float, list[tuple[float, Any]]]:
 
 def test_a_row_an_encoding_in_the_order_given(three: Board, figure: Figure) -> None:
     titles, rows = heights(three)
-    assert [one.encoding for one in rows.values()] == ["fire", "rope", "abacus", "fox"]
+    assert [one.panel.name for one in rows.values()] == ["fire", "rope", "abacus", "fox"]
     assert list(rows) == sorted(rows) and min(titles) < min(rows)
     low, high = figure.axes[0].get_ylim()
     assert low > max(rows) > min(rows) > high == 0  # the first on top
@@ -113,7 +103,7 @@ def test_a_row_an_encoding_in_the_order_given(three: Board, figure: Figure) -> N
 
 
 def test_seeds_mean_and_interval(three: Board, figure: Figure) -> None:
-    places = {one.encoding: y for y, one in heights(three)[1].items()}
+    places = {one.panel.name: y for y, one in heights(three)[1].items()}
     drawn = marks(figure)
     assert sorted(x for x, _ in drawn[places["fire"]]) == pytest.approx([20, 25, 25, 30])
     bars: Any = [line for line in figure.axes[0].lines if line.get_alpha()]
@@ -154,7 +144,7 @@ def test_the_legend_names_the_signs_that_are_there(figure: Figure) -> None:
 
 
 def test_a_width_and_labels_of_one_s_own(three: Board) -> None:
-    labels = {row.encoding: f"Ours, {row.encoding} with all its options" for row in three.rows}
+    labels = {row.panel.name: f"Ours, {row.panel.name} with all its options" for row in three.rows}
     figure = compose(replace(three, labels=labels), width=5.5, caption=False)
     assert_texts_are_apart(figure)
     text = words(figure)

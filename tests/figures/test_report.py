@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 from tape_arith.arith.compare import captions
+from tape_arith.arith.compare.columns import texts
 from tape_arith.arith.figures.report.content import content
 from tape_arith.arith.figures.report.page import page
 from tape_arith.arith.grids.panel import Panel, significant_cells
@@ -66,8 +67,9 @@ def test_the_leaderboard_equals_its_other_forms() -> None:
     text = page(made)
     head, _, *rows = Page(text).rows[:5]
     checked = 0
-    for row, (encoding, cells) in zip(rows, made.board.texts().iterrows(), strict=True):
-        assert str(encoding) in row[0]
+    table = texts(made.board.columns, made.board.rows)
+    for row, (_, cells) in zip(rows, table.iterrows(), strict=True):
+        assert cells.encoding in row[0]
         for name, cell in cells.drop(["encoding", "seeds"]).items():
             if name in head:
                 assert row[head.index(name)] == cell
@@ -83,7 +85,7 @@ def test_the_leaderboard_equals_its_other_forms() -> None:
     # Points lie at the means of seeds.
     points = [float(a["cx"] or 0) for tag, a in Page(text).elements if tag == "circle"]
     end = 1.0 if "0 to 100 %" in head else 0.6
-    means = [v for row in made.board.rows for v in row.values["out_of_distribution"]]
+    means = [v for row in made.board.rows for v in row.panel.seed_means("out_of_distribution")]
     assert points == pytest.approx([3 + 96 * (mean or 0) / end for mean in means], abs=0.006)
 
 
@@ -93,7 +95,7 @@ def test_nothing_out_of_distribution() -> None:
     assert numbers["pairs"]["mean"]["0 1"]["points"][0] is None
     lines = numbers["encodings"][0]["choices"]["mean"]["lines"]
     assert lines[0] == "out of distribution: none scored"
-    assert list(made.board.texts()["each seed, %"]) == ["-", "-"]
+    assert list(texts(made.board.columns, made.board.rows)["each seed, %"]) == ["-", "-"]
 
 
 def test_hostile_names_stay_text() -> None:

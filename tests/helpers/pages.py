@@ -7,14 +7,15 @@ import zlib
 from collections.abc import Iterable
 from dataclasses import replace
 from html.parser import HTMLParser
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
 
-from tape_arith.arith.compare.board import Board, Section
+from tape_arith.arith.compare.board import Board, Comparison, Row, Section, Training
 from tape_arith.arith.compare.curves import curve_rows
+from tape_arith.arith.compare.leaderboard import by_rank
 from tape_arith.arith.compare.report import Report, Run
-from tape_arith.arith.compare.rows import Comparison, Training, rows
 from tape_arith.arith.grids.grid import Grid
 from tape_arith.arith.grids.panel import panels_of
 from tests.helpers.made_grids import filled
@@ -34,15 +35,16 @@ def grid(encoding: str, seed: int = 0, digits: int = 6, **more: Any) -> Grid:
 def report(grids: Iterable[Grid], **more: Any) -> Report:
     """Return a report of the panels of `grids`, in one section, with no tests."""
     panels = panels_of(grids)
+    files: Any = SimpleNamespace(metrics=[], seconds={"train": 60.0})
     members = [
-        replace(
-            row,
-            rank=1 if row.ranked else None,
+        Row(
+            panel,
+            rank=1 if panel.ranked else None,
             kind="rotary",
             tests={"rope": Comparison(why_not="made up")},
-            train_seconds=[60.0 for _ in row.seeds],
+            runs=[files for _ in panel.seeds],
         )
-        for row in rows(panels)
+        for panel in sorted(panels, key=by_rank)
     ]
     board = Board(
         "mini",
@@ -55,10 +57,9 @@ def report(grids: Iterable[Grid], **more: Any) -> Report:
         more.pop("left_out", ()),
         num_encodings=len(members),
     )
-    by_name = {panel.name: panel for panel in panels}
     return Report(
         board,
-        [by_name[row.encoding] for row in members],
+        [row.panel for row in members],
         more.get("runs") or [run(panel.encoding) for panel in panels],
         curve_rows(more.get("logs", ())),
         more.get("command", ""),

@@ -12,7 +12,7 @@ from typing import Any
 from jinja2 import Environment, StrictUndefined
 
 from tape_arith.arith.compare import captions
-from tape_arith.arith.compare.board import known_columns
+from tape_arith.arith.compare.columns import choose, with_something_known
 from tape_arith.arith.compare.lengths import (
     axis_label,
     cell,
@@ -27,7 +27,10 @@ from tape_arith.arith.compare.report import Report
 from tape_arith.arith.figures.report.content import content
 from tape_arith.arith.figures.style import scale_end
 from tape_arith.arith.files import write_text
-from tape_arith.arith.grids.axes import REGION_WORDS, Axes, region_mask
+from tape_arith.arith.grids.axes import Axes, region_mask
+
+_IN_OTHER_CELLS = ["rank", "encoding", "kind", "seeds", "each_seed", "converged"]
+"""The columns of the leaderboard that the template writes in a way of its own, or not at all."""
 
 
 def write(report: Report, path: Path) -> None:
@@ -131,26 +134,24 @@ def _hash(text: str) -> str:
 
 
 def _leaderboard(report: Report) -> dict[str, Any]:
-    """Return heads, notes and sections of rows, without columns in which nothing is known."""
+    """Return columns, notes and sections of rows, without columns in which nothing is known."""
     board, rows = report.board, report.board.rows
-    texts = board.texts().drop(columns=["#", "encoding", "kind", "seeds", "each seed, %"])
-    texts = board.labelled(texts.drop(columns="converged", errors="ignore"))
-    known = known_columns(texts)
-    values = [value for row in rows for value in row.values["out_of_distribution"]]
-    end = scale_end(max(values, default=1.0))
+    every = [column for column in choose(board.columns, ()) if column.key not in _IN_OTHER_CELLS]
+    columns = with_something_known(every, rows)
+    panels = [row.panel for row in rows]
+    values = [v for panel in panels for v in panel.seed_means("out_of_distribution")]
     entries = iter(
-        {"row": row, "place": place, "cells": texts.loc[row.encoding]}
+        {"row": row, "place": place, "cells": [column.text(row) for column in columns]}
         for place, row in enumerate(rows)
     )
     notes = board.notes()[1 : -len(board.left_out) or None]
-    if any("\N{EN DASH}" in row.percent(region) for row in rows for region in row.means):
+    if any("\N{EN DASH}" in captions.percent_of(p, region) for p in panels for region in p.regions):
         notes.insert(0, captions.RANGES)
-    if unknown := [str(head) for head in texts if head not in known]:
+    if unknown := [column.head for column in every if column not in columns]:
         notes.append(f"Not known of any run here, so without a column: {', '.join(unknown)}.")
     return {
-        "heads": known,
-        "outside": f"{REGION_WORDS['out_of_distribution']}, %",
-        "end": end,
+        "columns": columns,
+        "end": scale_end(max(values, default=1.0)),
         "sections": [
             {**section._asdict(), "rows": [next(entries) for _ in section.rows]}
             for section in board.sections

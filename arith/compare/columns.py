@@ -1,0 +1,245 @@
+"""A table is a list of columns; each says what it has in every format, and what is said of it."""
+
+import re
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Generic, TypeVar
+
+import pandas as pd
+
+from tape_arith.arith.compare import captions
+from tape_arith.arith.errors import unknown
+from tape_arith.arith.grids.axes import REGION_WORDS, REGIONS, Region
+from tape_arith.arith.grids.panel import SOLVED, Panel
+from tape_arith.arith.grids.statistics import student_t
+
+T = TypeVar("T")
+UNKNOWN, NOT_MEASURED = "-", "not measured"
+"""The texts of what is not known."""
+OVER_PROBLEMS = "(± over problems)"
+_IMPORTANCE: Mapping[Region, int] = {
+    "out_of_distribution": 2,
+    "in_distribution": 14,
+    "one_longer": 15,
+    "both_longer": 16,
+}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Column(Generic[T]):
+    """A column over rows of type T: texts for people, numbers for programs."""
+
+    key: str
+    """By which a user chooses it."""
+    head: str = ""
+    """Over its texts; "" for numbers that only programs read."""
+    text: Callable[[T], str] = str
+    value: Callable[[T], object] | None = None
+    """Its number in CSV and JSON."""
+    name: str = ""
+    """The key of `value` in files, if that is not `key`."""
+    numbers: Callable[[T], Mapping[str, object]] | None = None
+    """Its numbers by their keys in CSV, if they stand elsewhere in JSON."""
+    left: bool = False
+    """Whether its texts are aligned left."""
+    shown: bool = True
+    """Whether a table has it that nobody chose columns for."""
+    printed: bool = False
+    """Whether a table for a paper has it too."""
+    importance: int = 99
+    """A narrow terminal shows the columns of the lowest importance numbers."""
+    signs: str = ""
+    """What the signs in its cells mean; of columns that share this, it is said once."""
+    legend: str = ""
+    """What it is, in a few words for little room."""
+    note: str = ""
+    """What it is, as a paragraph; columns may share one."""
+
+    def entries(self, row: T) -> Mapping[str, object]:
+        """Return its numbers by their keys in CSV."""
+        if self.value is not None:
+            return {self.name or self.key: self.value(row)}
+        return {} if self.numbers is None else self.numbers(row)
+
+
+def texts(columns: Iterable[Column[T]], rows: Iterable[T]) -> pd.DataFrame:
+    """Return a table for people: heads above, a line for each of `rows`."""
+    columns = [column for column in columns if column.head]
+    cells = [[column.text(row) for column in columns] for row in rows]
+    return pd.DataFrame(cells, columns=[column.head for column in columns])
+
+
+def numbers(columns: Sequence[Column[T]], rows: Iterable[T]) -> list[dict[str, object]]:
+    """Return a table for programs: shares in 0..1, times in seconds."""
+    return [
+        {key: value for column in columns for key, value in column.entries(row).items()}
+        for row in rows
+    ]
+
+
+def choose(columns: Iterable[Column[T]], keys: Iterable[str]) -> list[Column[T]]:
+    """Return the columns for people of `keys`, or if there are none, those that are shown.
+
+    Raises UsageError for an unknown key.
+    """
+    columns = [column for column in columns if column.head]
+    by_key = {column.key: column for column in columns}
+    chosen = [by_key[key] for key in chosen_keys(keys, by_key)]
+    return chosen or [column for column in columns if column.shown]
+
+
+def chosen_keys(keys: Iterable[str], known: Collection[str]) -> list[str]:
+    """Return `keys` as `column_key`, each once. Raises UsageError for one that is not `known`."""
+    chosen = list(dict.fromkeys(map(column_key, keys)))
+    if wrong := [key for key in chosen if key not in known]:
+        raise unknown("column", wrong[0], known)
+    return chosen
+
+
+def column_key(text: object) -> str:
+    """Return the key that a user means.
+
+    >>> column_key("Out of distribution"), column_key("tokens/s")
+    ('out_of_distribution', 'tokens_s')
+    """
+    return re.sub(r"\W+", "_", str(text).lower()).strip("_")
+
+
+def with_something_known(columns: Iterable[Column[T]], rows: Sequence[T]) -> list[Column[T]]:
+    """Return the columns with at least one known text."""
+    return [
+        column
+        for column in columns
+        if any(column.text(row) not in (UNKNOWN, NOT_MEASURED) for row in rows)
+    ]
+
+
+def notes(columns: Iterable[Column[T]]) -> list[str]:
+    """Return the paragraphs about columns, each once."""
+    return list(dict.fromkeys(column.note for column in columns if column.note))
+
+
+# ---- columns over rows that have a panel -------------------------------------------------------
+
+
+def panel_columns(
+    panels: Sequence[Panel], labels: Mapping[str, str] | None = None
+) -> dict[str, Column[Any]]:
+    """Return the columns by key, in the order of files; each row has its panel as `panel`.
+
+    `labels` has the names to print of encodings. There is a column for what any panel has.
+    """
+    labels = labels or {}
+    regions = [region for region in REGIONS if any(region in panel.regions for panel in panels)]
+    finals = [panel for panel in panels if panel.final_answers]
+    columns: list[Column[Any]] = [
+        Column(
+            key="encoding",
+            head="encoding",
+            text=lambda row: labels.get(row.panel.name, row.panel.name),
+            value=lambda row: row.panel.name,
+            left=True,
+            printed=True,
+            importance=1,
+        ),
+        Column(
+            key="seeds",
+            head="seeds",
+            text=lambda row: seed_count(row.panel),
+            value=lambda row: row.panel.seeds,
+            printed=True,
+            importance=5,
+        ),
+        Column(
+            key="converged",
+            head="converged",
+            text=lambda row: row.panel.convergence or "yes",
+            numbers=lambda row: {"converged": row.panel.convergence or "yes"},
+            left=True,
+            shown=any(panel.convergence for panel in panels),
+            printed=True,
+        ),
+        Column(
+            key="interval",
+            numbers=lambda row: {
+                "interval": "seeds" if len(row.panel.seeds) > 1 else "this run only"
+            },
+        ),
+        *map(_region, regions),
+        *([_final_answer(max(panel.final_answers_of for panel in panels))] if finals else []),
+        *map(_solved_to, SOLVED),
+    ]
+    return {column.key: column for column in columns}
+
+
+def seed_count(panel: Panel) -> str:
+    """Return the number of seeds, and what the ± of a single one covers."""
+    return str(len(panel.seeds)) if len(panel.seeds) > 1 else f"1 {OVER_PROBLEMS}"
+
+
+def _region(region: Region) -> Column[Any]:
+    def entries(row: Any) -> dict[str, object]:
+        panel: Panel = row.panel
+        if region not in panel.regions:
+            return {}
+        interval = panel.interval(region)
+        ends = {
+            f"{region}_{part}": getattr(interval, part, None)
+            for part in ("half_width", "low", "high")
+        }
+        return {
+            region: panel.mean(region),
+            **ends,
+            f"{region}_seeds": panel.seed_means(region),
+        }
+
+    def text(row: Any) -> str:
+        has = region in row.panel.regions
+        return captions.percent_of(row.panel, region) if has else UNKNOWN
+
+    return Column(
+        key=region,
+        head=f"{REGION_WORDS[region]}, %",
+        text=text,
+        numbers=entries,
+        printed=region in ("out_of_distribution", "in_distribution"),
+        importance=_IMPORTANCE.get(region, Column.importance),
+    )
+
+
+def _final_answer(decoded: int) -> Column[Any]:
+    def text(row: Any) -> str:
+        answers = row.panel.final_answers
+        if interval := student_t(answers):
+            return captions.percent(interval, answers)
+        return f"{100 * answers[0]:.1f}" if answers else UNKNOWN
+
+    def entries(row: Any) -> dict[str, object]:
+        answers, count = row.panel.final_answers, row.panel.final_answers_of
+        return {"final_answer_seeds": answers, "final_answer_problems": count} if answers else {}
+
+    return Column(
+        key="final_answer",
+        head="final answer, %",
+        text=text,
+        numbers=entries,
+        printed=True,
+        importance=3,
+        note="Final answer: the share of right final answers out of distribution, whatever the "
+        f"steps of the scratchpad before them, of the first {decoded} problems there, "
+        "decoded greedily. All other columns count an answer as exact only with all its "
+        "steps.",
+    )
+
+
+def _solved_to(share: float) -> Column[Any]:
+    key = f"solved_to_{100 * share:g}"
+    return Column(
+        key=key,
+        head=f"solved to, {100 * share:g} %",
+        text=lambda row: str(row.panel.solved_to(share)),
+        numbers=lambda row: {key: row.panel.solved_to(share)},
+        printed=share == SOLVED[0],
+        importance=13 if share == SOLVED[0] else 17,
+        legend="solved to: the largest length up to which that share of problems is exact",
+    )
