@@ -12,7 +12,7 @@ from tape_arith.arith.tasks.families.writing import Field, Format, Writer
 
 
 class Subtraction(TwoOperands):
-    """The difference of two numbers; a minus is its last symbol, in plain order its first.
+    """The difference of two numbers; if negative, its last symbol (plain order: first) is a minus.
 
     >>> Subtraction().text("48-5")
     '84-5=34'
