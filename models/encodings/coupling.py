@@ -37,7 +37,7 @@ class Coupling(PlaceTable):
         check_least("coupling", 1, s=s)
         if setting.coupled is None:
             raise UndefinedEncoding(
-                "it couples digits as its authors do, but not those of lists, bit strings or "
+                "it couples digits as its authors do, and not those of lists, bit strings or "
                 "scratchpads (a task of your own declares its pairs of digits in `coupled`)"
             )
         super().__init__(setting, 1, max(usual_shift(setting), 1) if s is None else s)
