@@ -47,7 +47,7 @@ class Strict:
 
 
 class Part(BaseModel):
-    """Base of pydantic models of a document or a part of it."""
+    """Base of pydantic models of documents and their parts."""
 
     model_config = _STRICT
 

@@ -110,6 +110,6 @@ def _show(content: "Sweep", runs: Path, first: "Run", tables: Sequence[Path]) ->
     print("\n".join(map(str, tables)) or "nothing is scored yet: the same command continues")
     if root != runs:
         if content.varied:
-            say(f"its runs are in {root.parent}, by settings: --runs {root} shows the first ones")
+            say(f"its runs are in {root.parent}, by settings: --runs {root} shows the first")
         else:
             say(f"its runs are in {root}: --runs {root} shows them")
