@@ -1,4 +1,4 @@
-"""Documents: JSON files with a schema, a checksum and a pydantic model that validates them.
+"""Read and write documents: JSON files with a schema and a checksum, validated by pydantic models.
 
 The checksum covers a document's content, not its layout: it detects a changed digit and ignores new
 line breaks.
@@ -20,7 +20,7 @@ from tape_arith.arith.files import parse_json, read_text, write_text
 
 MOST_INTEGER = 2**63 - 1
 SCHEMA = 2
-"""The format version that documents and checkpoints of every kind share."""
+"""The format version of all documents and checkpoints."""
 _MOST_MESSAGE = 1_000
 
 
@@ -41,13 +41,13 @@ _STRICT = ConfigDict(extra="forbid", strict=True, frozen=True, allow_inf_nan=Fal
 
 
 class Strict:
-    """Base of frozen dataclasses that are read from documents; unknown fields are refused."""
+    """Base of frozen dataclasses in documents; unknown fields are errors."""
 
     __pydantic_config__: ClassVar[ConfigDict] = _STRICT
 
 
 class Part(BaseModel):
-    """Base of pydantic models of a document or of a part of one."""
+    """Base of pydantic models of documents and their parts."""
 
     model_config = _STRICT
 
@@ -57,7 +57,7 @@ class _Document(Protocol):
 
     kind: ClassVar[str]
     remedy: ClassVar[str]
-    """Advice for a corrupt file; `{path}` and `{folder}` are filled in."""
+    """Advice for a corrupt file, with placeholders `{path}` and `{folder}`."""
 
 
 _Model = TypeVar("_Model")
@@ -65,24 +65,24 @@ _DocumentModel = TypeVar("_DocumentModel", bound=_Document)
 
 
 class InvalidValue(UsageError):
-    """A value that the model of its document does not allow."""
+    """A value that a document's model does not allow."""
 
 
 def with_checksum(content: Mapping[str, Any], kind: str) -> dict[str, Any]:
-    """Return `content` with its schema number, its kind and its checksum."""
-    # The checksum is of what is read back: JSON makes lists of tuples and text of numeric keys.
+    """Return `content` with its schema number, kind and checksum."""
+    # Hash the content as read back: JSON turns tuples into lists and numeric keys into text.
     document = json.loads(json.dumps({"schema": SCHEMA, "kind": kind, **content}, allow_nan=False))
     return {**document, "checksum": checksum(document)}
 
 
 def checksum(content: Mapping[str, Any]) -> str:
-    """Return 16 hex digits of the SHA-256 of a document, which has no checksum yet."""
+    """Return 16 hex digits of the SHA-256 of a document without its checksum."""
     text = json.dumps(content, sort_keys=True, separators=(",", ":"))
     return hashlib.sha256(text.encode()).hexdigest()[:16]
 
 
 def check_schema(path: Path, schema: object) -> None:
-    """Raise Failure if this version does not read files of `schema`."""
+    """Raise Failure if this version cannot read files of `schema`."""
     if type(schema) is not int or schema != SCHEMA:
         raise Failure(
             f"{path} has schema {str(schema)[:20]} and this version reads {SCHEMA}: use the "
@@ -114,7 +114,7 @@ def read_content(path: Path, kind: str) -> dict[str, Any]:
 
 
 def read_document(path: Path, model: type[_DocumentModel]) -> _DocumentModel:
-    """Read a document. Raises as `read_content`, and Corrupt if `model` refuses the content."""
+    """Read a document. Raises as `read_content`; Corrupt if the content does not fit `model`."""
     remedy = model.remedy.format(path=path, folder=path.parent)
     try:
         return validated(read_content(path, model.kind), model)
@@ -125,12 +125,12 @@ def read_document(path: Path, model: type[_DocumentModel]) -> _DocumentModel:
 
 
 def validated(content: object, model: type[_Model], strict: bool | None = None) -> _Model:
-    """Convert JSON values to a `model`. Raises InvalidValue, whose text is one plain sentence.
+    """Convert JSON values to a `model`. Raises InvalidValue with one plain sentence.
 
-    With `strict=False`, text may stand for a number, as on the command line.
+    With `strict=False` a number may be given as text, as on the command line.
     """
-    # The values go through JSON, because strict validation of Python objects refuses a list for a
-    # tuple and a dict for a dataclass. TOML dates become text, which only text fields accept.
+    # Validating Python objects strictly would refuse a list for a tuple and a dict for a dataclass,
+    # so values go through JSON. TOML dates become text, which only text fields accept.
     try:
         text = json.dumps(content, default=str)
         result: _Model = _adapter(model).validate_json(text, strict=strict)  # type: ignore[arg-type]
@@ -147,10 +147,10 @@ def _adapter(model: Any) -> TypeAdapter[Any]:
 
 
 def _sentence(error: ValidationError, model: type[Any]) -> str:
-    """Say in one sentence which field is wrong, what it must be and what it is."""
+    """Return a sentence with the invalid field, what it must be, and its value."""
     errors = error.errors(include_url=False)
-    # A misspelt field makes two errors, unknown and missing: the unknown field tells more.
-    first = next((one for one in errors if one["type"] in _UNKNOWN), errors[0])
+    # A misspelt field gives two errors, unknown and missing; the unknown field says more.
+    first = next((entry for entry in errors if entry["type"] in _UNKNOWN), errors[0])
     kind, name, message = first["type"], ".".join(map(str, first["loc"])), first["msg"]
     if kind in _UNKNOWN and len(first["loc"]) == 1:
         if is_dataclass(model):
@@ -179,4 +179,4 @@ _PLAIN_WORDS = {
     ", unable to parse string as a number": "",
     " after validation": "",
 }
-"""Replacements for pydantic's words in a sentence that begins with the name of a field."""
+"""Replacements for pydantic's words after the name of a field."""

@@ -1,4 +1,4 @@
-"""The two kinds of error that the command line turns into one line, and the exit codes."""
+"""The two kinds of error that the command line prints as one line, and the exit codes."""
 
 import traceback
 from pathlib import Path
@@ -7,16 +7,16 @@ from tape_arith.models.errors import UsageError as UsageError
 from tape_arith.models.errors import unknown as unknown
 
 EXIT_DONE, EXIT_FAILED, EXIT_USAGE, EXIT_PARTLY, EXIT_AGAIN, EXIT_INTERRUPTED = 0, 1, 2, 3, 75, 130
-"""EXIT_PARTLY: the time limit came first, or a part failed. EXIT_AGAIN (EX_TEMPFAIL): preempted, or
-another process holds the folder, so run the command again. EXIT_INTERRUPTED: Ctrl-C."""
+"""EXIT_PARTLY: stopped by the time limit, or a part failed. EXIT_AGAIN (EX_TEMPFAIL): preempted, or
+another process holds the folder; run the command again. EXIT_INTERRUPTED: Ctrl-C."""
 
 
 USER_CODE_ERRORS: tuple[type[BaseException], ...] = (Exception, SystemExit)
-"""Errors to catch around a user's code, whose sys.exit(0) must not look like success."""
+"""Errors to catch around a user's code; its sys.exit(0) must not look like success."""
 
 
 class Failure(Exception):
-    """A valid request failed, as for a full disk or a corrupt file (exit code 1)."""
+    """A valid request failed, for example by a full disk or a corrupt file (exit code 1)."""
 
 
 class Corrupt(Failure):

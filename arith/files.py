@@ -1,7 +1,7 @@
-"""Atomic writes and bounded reads.
+"""Write files atomically and read them with limits.
 
 A file is written under a temporary name, synced, then renamed, so it is complete or absent. Input
-is not trusted: reading a named pipe must not hang, a huge file must not fill the memory.
+is not trusted: a named pipe must not block a read, and a huge file must not fill the memory.
 """
 
 import errno
@@ -24,8 +24,8 @@ from pydantic_core import from_json
 from tape_arith.arith.errors import Corrupt, Failure
 from tape_arith.arith.machine import host_id, is_alive
 
-# A grid of 700 digits and the metrics of 500,000 steps are smaller. Parsing a JSON file takes up to
-# 35 times its size in memory, which is 1.2 GB here.
+# A grid of 700 digits and the metrics of 500,000 steps are smaller. Parsing JSON takes up to 35
+# times the size of the file in memory, here 1.2 GB.
 _MOST_BYTES = 32 * 2**20
 # The time to parse nested tables grows with the square of their depth.
 _MOST_TOML_BYTES = 20_000
@@ -41,8 +41,8 @@ _calls = itertools.count()
 def atomic(path: Path) -> Iterator[Path]:
     """Yield a temporary file that replaces `path` when the block ends without an error.
 
-    Removes temporary files of killed writers of `path` first. Raises Failure, naming `path`, if
-    writing fails or something else than a file is there; no partial file remains.
+    First removes the temporary files of killed writers of `path`. Raises Failure, naming `path`, if
+    writing fails or if `path` is something else than a file, and leaves no partial file.
     """
     temporary = temporary_beside(path)
     _check_replaceable(path)
@@ -79,15 +79,15 @@ def _check_replaceable(path: Path) -> None:
 
 
 def temporary_beside(path: Path) -> Path:
-    """Return a path beside `path`, unique to this call, whose name holds host and process id."""
+    """Return a path next to `path`, unique to this call, that names host and process id."""
     return path.with_name(f".{path.name}.{_host()}-{os.getpid()}-{next(_calls)}.partial")
 
 
 def remove_stale_temporaries(folder: Path, name: str | None = None) -> None:
     """Remove temporary files in `folder` whose writer on this machine was killed.
 
-    Restricted to temporary files of the file `name` if that is given. Those of other machines
-    stay, because this machine cannot tell whether their writer is alive.
+    With `name`, only temporary files of that file. Files from other machines stay, because this
+    machine does not know whether their writer is alive.
     """
     written = ".+" if name is None else re.escape(name)
     pattern = re.compile(rf"\.{written}\.{_host()}-(\d+)-\d+\.partial")
@@ -111,7 +111,7 @@ def _host() -> str:
 
 
 def slug(name: str) -> str:
-    """Return `name` as one component of a path, valid on every file system."""
+    """Turn `name` into one component of a path, valid on every file system."""
     return re.sub(r"[^A-Za-z0-9.+=_-]", "@", name)
 
 
@@ -125,7 +125,7 @@ def append_line(path: Path, text: str) -> None:
     """Append a line to `path`, whole or not at all. Raises Failure, naming `path`."""
     line = (text + "\n").encode()
     try:
-        # A single write in append mode, so that lines of two processes never mix.
+        # One write in append mode, so that lines of two processes never mix.
         with open(path, "ab", buffering=0) as file:
             written = file.write(line)
             if written < len(line):
@@ -140,12 +140,12 @@ def append_line(path: Path, text: str) -> None:
 
 @contextmanager
 def open_file(path: Path) -> Iterator[BufferedReader]:
-    """Open a regular file, or a link to one, for reading.
+    """Open a regular file, or a link to it, for reading.
 
-    Raises Failure, naming the file, also if reading fails inside the block.
+    Raises Failure, naming the file, also for an error inside the block.
     """
     try:
-        # A plain open() of a named pipe without a writer would wait for ever.
+        # open() would wait for ever for the writer of a named pipe.
         descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
         if not stat.S_ISREG(os.fstat(descriptor).st_mode):
             os.close(descriptor)
@@ -164,7 +164,7 @@ def read_text(path: Path, limit: int = _MOST_BYTES) -> str:
     with open_file(path) as file:
         content = file.read(limit + 1)
     if len(content) > limit:
-        raise Failure(f"{path} is larger than the {limit:,} bytes that are read of such a file")
+        raise Failure(f"{path} is larger than the limit of {limit:,} bytes")
     try:
         return content.decode("utf-8")
     except UnicodeDecodeError as error:
@@ -178,7 +178,7 @@ def sha256(path: Path) -> str:
 
 
 def parse_toml(path: Path) -> tuple[str, dict[str, Any]]:
-    """Return the text of a TOML file and its content.
+    """Return the text of a TOML file and its parsed content.
 
     Raises Failure, naming the file, if it cannot be read; ValueError if it is not TOML.
     """

@@ -1,9 +1,9 @@
-"""Allow one writer per folder, by a lease on a lock file, on any file system that machines share.
+"""Allow one writer per folder by a lease on a lock file, on any file system that machines share.
 
-The holder refreshes its lease from a thread. If the holder has died, a process on its machine takes
-the lease over at once, a process on another machine after LEASE seconds without a refresh. A holder
-that is suspended for so long may lose its lease while it is alive; `check_lock` tells it so before
-its next write, and it writes nothing. Never imports torch.
+A thread of the holder refreshes the lease. When the holder has died, a process on its machine takes
+the lease at once, a process on another machine after LEASE seconds without a refresh. A holder that
+is suspended for so long may lose the lease while it is alive; `check_lock` then raises an error
+before its next write. Never imports torch.
 """
 
 import socket
@@ -22,25 +22,25 @@ from tape_arith.arith.machine import is_alive
 NAME, ACTIVITY = ".lock", ".activity"
 LEASE = 60.0
 """Seconds without a refresh after which another process may take the lock."""
-# Seconds: to wait for a refreshed lease, to wait beyond LEASE for a silent one, between attempts.
+# Seconds: to wait for a refreshed lease; to wait beyond LEASE for a silent one; between attempts.
 _ATTEMPT, _MARGIN, _POLL = 0.2, 5.0, 0.05
 
 _held: dict[Path, SoftFileLease] = {}
-"""The leases of this process, by the folder that each locks."""
+"""The leases of this process by folder."""
 
 
 class Busy(Failure):
-    """Another process is at work on this folder."""
+    """Another process is working on this folder."""
 
     exit_code = EXIT_AGAIN
 
 
 @contextmanager
 def lock_folder(folder: Path, activity: str = "train") -> Iterator[None]:
-    """Lock `folder`, which is created if missing; other processes are shown `activity`.
+    """Lock `folder`, created if missing, and show other processes the `activity`.
 
-    A process may lock again a folder that it has locked. Raises Busy if another process holds the
-    lock; Failure if writing fails or the folder holds a link.
+    A process may lock a folder twice. Raises Busy if another process holds the lock; Failure if
+    writing fails or the folder holds a link.
     """
     key = folder.resolve()
     if key in _held:
@@ -60,7 +60,7 @@ def lock_folder(folder: Path, activity: str = "train") -> Iterator[None]:
         yield
     finally:
         _held.pop(key, None)
-        with suppress(OSError):  # the disk became read-only: the lease ends with this process
+        with suppress(OSError):  # if the disk became read-only, the lease ends with this process
             if _is_ours(lease):
                 (folder / ACTIVITY).unlink(missing_ok=True)
             lease.release()
@@ -99,14 +99,14 @@ def _acquire(lease: SoftFileLease, folder: Path) -> None:
             _check_no_links(folder)
             remove_stale_temporaries(folder)
             silent = _is_silent(folder)
-            # Its writer was killed before it wrote who it is, or an earlier call of this process
+            # The writer was killed before it wrote its identity, or an earlier call of this process
             # was interrupted while it took the lease.
             if (silent and not (folder / NAME).lstat().st_size) or lease.is_lock_held_by_us:
                 lease.force_break()
-            # Before filelock takes over a silent lease, it must watch it for the whole duration.
+            # filelock takes over a silent lease only after watching it for LEASE seconds.
             lease.acquire(LEASE + _MARGIN if silent else _ATTEMPT, _POLL)
             return
-        # Meanwhile the last holder removed the empty folder; mkdir, too, may have found it before.
+        # The last holder has just removed the empty folder, after or before mkdir saw it.
         except (FileNotFoundError, FileExistsError):
             if attempt == 2:
                 raise
@@ -128,7 +128,7 @@ def _is_ours(lease: SoftFileLease) -> bool:
 
 
 def _is_silent(folder: Path) -> bool:
-    """Tell whether the last refresh lies more than LEASE seconds in the past or the future."""
+    """Tell whether the last refresh is more than LEASE seconds in the past or the future."""
     try:
         return abs(time.time() - (folder / NAME).lstat().st_mtime) > LEASE
     except OSError:
@@ -137,7 +137,7 @@ def _is_silent(folder: Path) -> bool:
 
 def _describe(lease: SoftFileLease, folder: Path) -> str:
     owner = lease.owner
-    if owner is None:  # it has just taken the lock, or released it
+    if owner is None:  # the lock was taken or released just now
         return "another process: try again"
     work = ""
     with suppress(OSError, Failure):

@@ -1,4 +1,4 @@
-"""Identify this machine, what a process may use of it, and the version of tape-arith."""
+"""Identify this machine, the resources of a process, and the version of tape-arith."""
 
 import os
 import socket
@@ -14,20 +14,20 @@ _MEMINFO = Path("/proc/meminfo")
 ROOT = Path(__file__).resolve().parents[1]
 """The root of the source tree, unless the package is installed."""
 COMMIT_FILE = Path(__file__).with_name("commit.txt")
-"""The file that names the commit of a wheel or source archive; a checkout has none."""
+"""The file with the commit of a wheel or source archive; a checkout has none."""
 
 
 @cache
 def host_id() -> str:
-    """Return a text that is equal for processes to which a process id means the same.
+    """Identify the scope of process ids: host name, boot id and, for containers, PID namespace.
 
-    It consists of the host name, the boot id and the PID namespace, which containers have.
+    Equal texts mean that a process id refers to the same process.
     """
     parts = [socket.gethostname()]
     try:
         parts.append(Path("/proc/sys/kernel/random/boot_id").read_text(encoding="ascii").strip())
         parts.append(os.readlink("/proc/self/ns/pid"))
-    except OSError:  # not Linux: the name must do
+    except OSError:  # not Linux: only the name is known
         pass
     return "/".join(parts)
 
@@ -44,12 +44,12 @@ def is_alive(pid: int) -> bool:
         stat = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8", errors="replace")
     except OSError:  # not Linux
         return True
-    # The state follows the last parenthesis; the name in front of it may hold any character.
+    # The state follows the last parenthesis; the name before it may hold any character.
     return stat.rpartition(")")[2].split()[0] not in "ZX"
 
 
 def usable_cores() -> float:
-    """Return the number of cores that this process may use, by affinity and cgroup quota."""
+    """Return the number of cores that affinity and cgroup quota grant this process."""
     affinity = getattr(os, "sched_getaffinity", None)
     cores = float(len(affinity(0)) if affinity else os.cpu_count() or 1)
     try:
@@ -60,21 +60,21 @@ def usable_cores() -> float:
 
 
 def available_memory() -> int | None:
-    """Return the bytes that this process may still take, by system and cgroup; None if unknown."""
+    """Return the bytes that system and cgroup still grant this process; None if unknown."""
     try:
         available = 1024 * int(_field(_MEMINFO, "MemAvailable:"))
     except (OSError, ValueError, KeyError):  # not Linux
         return None
     try:
         limit, used = (int((_CGROUP / f"memory.{name}").read_text()) for name in ("max", "current"))
-        # Files that were read count as used, and give way.
+        # The cache of files counts as used, but gives way.
         return min(available, limit - used + int(_field(_CGROUP / "memory.stat", "inactive_file")))
     except (OSError, ValueError, KeyError):  # "max": no limit
         return available
 
 
 def _field(file: Path, name: str) -> str:
-    """Return the word after `name` in a file that has a name on each line. Raises KeyError."""
+    """Return the word after `name` in a file with a name per line. Raises KeyError."""
     return dict(line.split()[:2] for line in file.read_text("ascii").splitlines())[name]
 
 
@@ -88,17 +88,17 @@ def project() -> dict[str, Any] | None:
 
 
 def own_version() -> str:
-    """Return the version of the source tree if there is one, else the installed version."""
-    # The metadata of an editable installation may be older than the tree.
+    """Return the version of the source tree if it exists, else the installed version."""
+    # Metadata of an editable installation may be older than the tree.
     table = project()
     return str(table["version"]) if table is not None else version("tape-arith")
 
 
 def commit() -> str | None:
-    """Return the commit of this code, followed by "+" if files differ from it; None if unknown."""
+    """Return the commit of this code, with a "+" if files differ from it; None if unknown."""
     if COMMIT_FILE.exists():
         return COMMIT_FILE.read_text(encoding="ascii").strip()
-    if project() is None:  # a repository around an installed package is not ours
+    if project() is None:  # a repository around an installed package is another project's
         return None
     try:
         head = _git("rev-parse", "--short=12", "HEAD")

@@ -12,11 +12,11 @@ from typing import Any
 from tape_arith.arith.errors import EXIT_AGAIN, EXIT_DONE, EXIT_INTERRUPTED, EXIT_PARTLY
 
 _STOP_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGUSR2)
-"""Sent by Ctrl-C, a scheduler, a lost terminal, and Slurm before a preemption or time limit."""
+"""Signals of Ctrl-C, a scheduler, a lost terminal, and Slurm before preemption or time limit."""
 
 
 class Stopped(Exception):
-    """Raised when work stops in good order before it is finished."""
+    """Raised when work stops in good order before its end."""
 
 
 def install_handler(handler: Callable[[int, FrameType | None], Any]) -> dict[signal.Signals, Any]:
@@ -31,12 +31,12 @@ def install_handler(handler: Callable[[int, FrameType | None], Any]) -> dict[sig
         handler(number, frame)
 
     ignored = signal.getsignal(signal.SIGHUP) == signal.SIG_IGN
-    handled = [each for each in _STOP_SIGNALS if not (ignored and each == signal.SIGHUP)]
-    return {each: signal.signal(each, handle) for each in handled}
+    handled = [number for number in _STOP_SIGNALS if not (ignored and number == signal.SIGHUP)]
+    return {number: signal.signal(number, handle) for number in handled}
 
 
 class Stopper:
-    """A callable that tells whether to stop; `signal` holds the first stop signal."""
+    """Tells, when called, whether to stop; `signal` holds the first stop signal."""
 
     def __init__(self, time_limit: float | None = None) -> None:
         self.deadline = None if time_limit is None else time.monotonic() + time_limit
@@ -51,7 +51,7 @@ class Stopper:
 
     @property
     def exit_code(self) -> int:
-        """130 after Ctrl-C, 75 after another signal (run again), 3 after the time limit, else 0."""
+        """130 after Ctrl-C, 75 after another signal (run again), 3 after the time limit, or 0."""
         if self.signal is not None:
             return EXIT_INTERRUPTED if self.signal == signal.SIGINT else EXIT_AGAIN
         return EXIT_PARTLY if self.time_is_up else EXIT_DONE
@@ -60,8 +60,8 @@ class Stopper:
     def handling_signals(self) -> Iterator[None]:
         """Treat the first of _STOP_SIGNALS as a request to stop after the current step.
 
-        A second Ctrl-C ends the process as usual. Repeats of other signals are ignored: Slurm sends
-        SIGTERM when a grace period begins and when it ends, and to every process of a job.
+        A second Ctrl-C ends the process as usual. Other signals are ignored when repeated, because
+        Slurm sends SIGTERM at both ends of a grace period, and to every process of a job.
         """
 
         def note(number: int, frame: FrameType | None) -> None:
@@ -98,7 +98,7 @@ def seconds(text: str) -> float:
 def detach_stdout() -> None:
     """Discard stdout after the terminal hung up, unless stdout is a file.
 
-    Nobody reads it any more, through a pipe or not, so a failed write must not be an error.
+    Nobody reads stdout any more, so a failed write must not be an error.
     """
     with suppress(OSError):
         if not stat.S_ISREG(os.fstat(1).st_mode):

@@ -1,7 +1,7 @@
 """Print messages and progress for people.
 
-A failed write to stderr is ignored, because the work is worth more than the message; a failed
-write of data to stdout is an error.
+A failed write to stderr is ignored, because the work matters more than the message. A failed write
+of data to stdout is an error.
 """
 
 import io
@@ -16,15 +16,15 @@ from typing import Any
 _SECONDS_BETWEEN_LINES = 30.0
 _STDOUT, _STDERR = 1, 2
 
-# Control characters except tab and line feed, characters that change the direction of text or are
-# invisible, and lone surrogates, which cannot be encoded.
+# Control characters except tab and line feed, invisible characters and those that change the
+# direction of text, and lone surrogates, which cannot be encoded.
 _UNSHOWN = re.compile(
     "[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200b-\u200f\u2028-\u202e\u2060-\u206f\ufeff\ud800-\udfff]"
 )
 
 
 def escape_control(text: str) -> str:
-    r"""Escape the characters of `text` that a terminal would obey or cannot show.
+    r"""Escape characters that a terminal would interpret or cannot show.
 
     >>> escape_control("\x1b[31mred")
     '\\x1b[31mred'
@@ -38,12 +38,12 @@ def say(text: str) -> None:
 
 
 Bar = Callable[..., None]
-"""A function that shows the amount done and, if it is given, a note."""
+"""A function that shows the amount done and, optionally, a note."""
 
 
 @contextmanager
 def bar(title: str, total: int, done: int = 0) -> Iterator[Bar]:
-    """Show progress from `done` to `total`: a bar in a terminal, else a line every half minute."""
+    """Show progress from `done` to `total`: a bar in a terminal, else a line every 30 seconds."""
     if not sys.stderr.isatty():
         yield _lines(title, total, done)
         return
@@ -85,7 +85,7 @@ def _lines(title: str, total: int, already: int) -> Bar:
 
 
 class LossyStderr(io.FileIO):
-    """Writes to stderr and ignores failures, as of a closed terminal or pipe, or a full disk."""
+    """Writes to stderr and ignores failures, such as a closed terminal or a full disk."""
 
     def write(self, data: Any, /) -> int:
         try:
@@ -95,10 +95,10 @@ class LossyStderr(io.FileIO):
 
 
 def protect_streams() -> None:
-    """Make stdout and stderr safe to write to.
+    """Make writing to stdout and stderr safe.
 
-    Output to a closed stream (`>&-`) is discarded, a character that the encoding lacks is written
-    as an escape sequence, and failed writes to stderr are ignored.
+    Discards output to a closed stream (`>&-`), escapes characters that the encoding lacks, and
+    ignores failed writes to stderr.
     """
     for name in ("stdout", "stderr"):
         stream = getattr(sys, name)
@@ -118,7 +118,7 @@ def protect_streams() -> None:
 
 
 def duration(seconds: float) -> str:
-    """Write seconds in the unit that suits their size.
+    """Format seconds in a unit that suits their size.
 
     >>> duration(59), duration(90), duration(166_176)
     ('59 seconds', '1.5 minutes', '1.9 days')

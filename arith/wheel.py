@@ -1,7 +1,7 @@
-"""Record, in a wheel or source archive, the commit that it is built from; complete its links.
+"""Record the commit of a wheel or source archive, and make the links of its README absolute.
 
-pyproject.toml names these commands of setuptools, which loads this file by its path before
-`tape_arith` is installed; so it imports nothing of `tape_arith`.
+pyproject.toml names these commands of setuptools. setuptools loads this file by its path before
+`tape_arith` is installed, so this file imports nothing from `tape_arith`.
 """
 
 import re
@@ -14,16 +14,16 @@ from setuptools.command.sdist import sdist
 
 
 class BuildModules(build_py):  # type: ignore[misc]
-    """Copies the modules that go into a wheel."""
+    """Copies the modules of a wheel."""
 
     def run(self) -> None:
         super().run()
-        if not self.editable_mode:  # editable: runs a checkout, whose commit changes
+        if not self.editable_mode:  # an editable installation runs a checkout, whose commit changes
             _note_commit(Path(self.build_lib) / "tape_arith")
 
 
 class BuildSource(sdist):  # type: ignore[misc]
-    """Copies the files that go into a source archive."""
+    """Copies the files of a source archive."""
 
     def make_release_tree(self, base_dir: str, files: list[str]) -> None:
         super().make_release_tree(base_dir, files)
@@ -31,7 +31,7 @@ class BuildSource(sdist):  # type: ignore[misc]
 
 
 class Metadata(egg_info):  # type: ignore[misc]
-    """Writes the metadata, in which a package index finds the README."""
+    """Writes the metadata, which holds the README for a package index."""
 
     def run(self) -> None:
         metadata = self.distribution.metadata
@@ -41,7 +41,7 @@ class Metadata(egg_info):  # type: ignore[misc]
 
 
 def absolute_links(text: str, address: str) -> str:
-    """Return Markdown whose links to files of the repository begin with its `address`.
+    """Prefix the links to files of the repository, in Markdown, with its `address`.
 
     >>> absolute_links("![a](b.png), [c](d.md), [e](https://f.org)", "https://g.org/h")
     '![a](https://g.org/h/raw/HEAD/b.png), [c](https://g.org/h/blob/HEAD/d.md), [e](https://f.org)'

@@ -6,9 +6,9 @@ from typing import Any, NamedTuple
 
 
 class Classes(NamedTuple):
-    """An encoding before it is built: classes with their options.
+    """The classes of an encoding, with their options, before it is built.
 
-    parts          each part of the encoding, by its name
+    parts          parts of the encoding by name
     extrapolation  the change at test time
     """
 

@@ -1,7 +1,7 @@
-"""Backward passes written by hand for CPUs, where memory is slow.
+"""Compute backward passes by hand on CPUs, where memory is slow.
 
-Each function computes the plain formula that stands in its caller. It stores little but its inputs,
-in their own types, and sums in place. On a GPU a compiled block fuses the plain formula instead, so
+Each function computes the same as the plain formula in its caller, but stores little except its
+inputs, in their own types, and sums in place. On a GPU a compiled block fuses the plain formula, so
 callers ask `use_custom_backward` first.
 
 Legend: B batch, T tokens, H heads, D hidden, F frequencies.
@@ -17,7 +17,7 @@ State = TypeVar("State", bound=tuple[Tensor, ...])
 
 def use_custom_backward(x: Tensor) -> bool:
     """Tell whether operations on `x` should use the functions of this module."""
-    # Not `is_compiling`, which is true in all threads while one of them compiles.
+    # Not `is_compiling`, which is true in all threads while one thread compiles.
     return x.device.type == "cpu" and not torch.compiler.is_dynamo_compiling()
 
 
@@ -40,7 +40,7 @@ def repeat_for_heads(state: State, num_heads: int) -> State:
 def rms_norm_on_cpu(x: Tensor, weight: Tensor, eps: float, dtype: torch.dtype) -> Tensor:
     """Compute x / sqrt(mean(x^2) + eps) * weight over the last axis, in `dtype`.
 
-    torch's own takes six times as long on a CPU, since its gradient is a chain of small
+    torch's own takes six times as long on a CPU, because its gradient is a chain of small
     operations.
     """
     normed: Tensor = _RMSNorm.apply(x, weight, eps, dtype)  # type: ignore[no-untyped-call]
@@ -79,8 +79,8 @@ class _RMSNorm(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, Tensor, None, None]:
-        # RMSNorm is layer norm with the mean held at zero, so one kernel does nearly all of it.
-        # Layer norm also subtracts the gradient through its mean, which is added back here.
+        # RMSNorm is layer norm with a mean of zero, so one kernel does nearly all the work. Layer
+        # norm also subtracts the gradient through its mean, which is added back here.
         x, weight, inverse = ctx.saved_tensors
         gradient, wide = gradient.to(x.dtype).contiguous(), weight.to(x.dtype)
         d_x, d_weight, _ = torch.ops.aten.native_layer_norm_backward(
@@ -95,7 +95,7 @@ class _Rotate(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, x: Tensor, diagonal: Tensor, cross: Tensor) -> Tensor:
         ctx.save_for_backward(x, diagonal, cross)
-        # Cast first, since products of mixed types are several times slower.
+        # Cast first, because products of mixed types are several times slower.
         wide = x.to(diagonal.dtype)
         return (wide * diagonal).addcmul_(swap_halves(wide), cross).to(x.dtype)
 

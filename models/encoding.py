@@ -1,7 +1,7 @@
-"""The one interface between the decoder and a positional encoding.
+"""The interface between the decoder and a positional encoding.
 
 Every hook is the identity, so the base class itself is NoPE. The decoder calls every hook of
-every encoding and never asks which one it holds:
+every encoding and never asks which encoding it holds:
 
     index = pe.indices(seqs)                             once per forward
     x     = pe.embed(embedding(tokens), index, seqs)
@@ -36,17 +36,17 @@ INITIAL_STD = 0.02
 
 @dataclass(frozen=True)
 class Setting:
-    """Plain values that an encoding is built from; they follow from the run's config.
+    """The values that an encoding is built from; they follow from the run's config.
 
     trained_length, max_length  tokens of the longest sequences in training and test (L0 and L1 in
                                 the docstrings of the encodings)
     separator_ids               tokens that end an operand, an item or a step; '=' is the last
     longest_number              digits of the longest number, or string, in test
     ascending                   numbers begin with their least significant digit
-    unbroken                    no other token stands between the digits of a number
-    coupled                     how Cho et al. 2024 couple digits: digit k of the answer with
-                                digit k of each operand, or with digit k from the end; None: not
-    loops                       how often the decoder applies its layers: the first follows the last
+    unbroken                    no other token is between the digits of a number
+    coupled                     pairs of Cho et al. 2024: digit k of the answer with digit k of each
+                                operand, or with digit k from the end; None: no pairs
+    loops                       number of times that the decoder applies its layers
     """
 
     num_layers: int
@@ -66,7 +66,7 @@ class Setting:
 
     @property
     def applied_layers(self) -> int:
-        """Number of layers that a token passes: each counts once a loop."""
+        """Number of layers that a token passes; each counts once per loop."""
         return self.num_layers * self.loops
 
     @property
@@ -91,7 +91,7 @@ class Workload(NamedTuple):
 class MatMul(NamedTuple):
     """A matrix product, each of whose multiply-adds is two FLOPs.
 
-    gradients  how many of the two factors need a gradient; each gradient costs as much again
+    gradients  number of factors that need a gradient; each gradient costs as much as the product
     needed     multiply-adds without work that is repeated because sharing is slower; None: all
     """
 
@@ -111,7 +111,7 @@ class MatMul(NamedTuple):
 
     @property
     def useful(self) -> int:
-        """FLOPs of forward and backward that are needed.
+        """Needed FLOPs of forward and backward.
 
         >>> MatMul(10).training, MatMul(10, gradients=1).training, MatMul(10, needed=5).useful
         (60, 40, 30)
@@ -122,7 +122,7 @@ class MatMul(NamedTuple):
 class PositionalLayer(nn.Module):
     """The positional part of one block; the base does nothing."""
 
-    #: The backend that computes attention; `Decoder.attend_with` sets it for all layers.
+    #: The backend that computes attention; `Decoder.attend_with` sets it in all layers.
     attention: Backend = Eager()
 
     def attend(
@@ -130,8 +130,8 @@ class PositionalLayer(nn.Module):
     ) -> tuple[Tensor, State]:
         """Compute the attention of one block; a subclass rotates, biases or gates here.
 
-        x [B, T, D] is what q, k, v [B, T, H, K] are computed from. Returns the heads [B, T, H, K]
-        before the output projection, and the state.
+        q, k, v [B, T, H, K] are computed from x [B, T, D]. Returns the heads [B, T, H, K] before
+        the output projection, and the state.
         """
         (heads,) = self.attention(q, k, (v,), seqs)
         return heads, state
@@ -144,22 +144,22 @@ class PositionalLayer(nn.Module):
 class PositionalEncoding(nn.Module):
     """Base of every encoding. Keyword-only arguments of a subclass are its options.
 
-    `layers` holds a separate module for each block: torch.compile would recompile a shared module
-    until it gives up.
+    `layers` holds a separate module for each block, because torch.compile would recompile a shared
+    module until it gives up.
     """
 
-    #: Name in figures; if empty, the class's name.
+    #: Name in figures; if empty, that of the class.
     label: ClassVar[str] = ""
     #: One of: none, absolute, relative bias, rotary, "rotary, contextual", randomized, content,
     #: task-structured.
     kind: ClassVar[str] = "none"
     #: Author, year and arXiv number.
     paper: ClassVar[str] = ""
-    #: Name suffixes of parameters that cannot act, kept because the paper's formula has them.
+    #: Name suffixes of parameters without effect, kept because the paper's formula has them.
     inert: tuple[str, ...] = ()
     #: Name suffixes of matrices (tables) that get no weight decay; scalars and biases never do.
     no_decay: ClassVar[tuple[str, ...]] = ()
-    #: Whether it computes with its index as a number, which may then be real.
+    #: Whether it computes with its index as a number, so that the index may be real.
     computes_with_index: bool = False
     #: The largest factor of an index in training (see modifiers.py).
     stretch: float = 1.0
@@ -172,13 +172,13 @@ class PositionalEncoding(nn.Module):
         self.layers = nn.ModuleList(self.layer(i) for i in range(setting.num_layers))
 
     def layer(self, i: int) -> PositionalLayer:
-        """Build the module of block `i`. The base's `__init__` calls this: set options before."""
+        """Build the module of block `i`; the base's `__init__` calls it, so set options before."""
         return PositionalLayer()
 
     def indices(self, seqs: Sequences) -> Tensor:
         """Return the index of each token: [1, T], or [B, T] if rows differ.
 
-        int64; float64 only if a modifier scales it.
+        int64; float64 only if a modifier scales the index.
         """
         return seqs.place + seqs.offset
 
@@ -191,7 +191,7 @@ class PositionalEncoding(nn.Module):
         return ()
 
     def measures(self, first: State, state: State) -> dict[str, Tensor]:
-        """Measure `state` for studies: by name, a number per token [B or 1, T], mean over heads.
+        """Measure `state` for studies: numbers per token by name, [B or 1, T], means over heads.
 
         `first` is the state that `start` returned.
         """
@@ -232,7 +232,7 @@ class PositionalEncoding(nn.Module):
 class Combination(PositionalEncoding):
     """Encodings joined with a plus, each with its own indices.
 
-    The parts embed one after the other, each as it does alone. Only the last, `attending`, defines
+    The parts embed one after the other, each as if alone. Only the last part, `attending`, defines
     attention and the state between layers; the others inherit `layer` and `start` unchanged.
     """
 
@@ -241,17 +241,17 @@ class Combination(PositionalEncoding):
 
     def __init__(self, parts: Mapping[str, PositionalEncoding]) -> None:
         """Join two or more encodings. Raises UsageError if they cannot be joined."""
-        nn.Module.__init__(self)  # the base class would build layers that nobody uses
+        nn.Module.__init__(self)  # the base class would build unused layers
         _check_joinable(parts)
         self.each = tuple(sorted(parts.values(), key=lambda part: defines_attention(type(part))))
         *self.embedding, attending = self.each
         self.setting = attending.setting
         self.parts = nn.ModuleList(self.each)
-        # Set past torch's registry: a checkpoint names each parameter once, under `parts`.
+        # Not in torch's registry, so that a checkpoint names each parameter once, under `parts`.
         vars(self).update(attending=attending, layers=attending.layers)
         packed = all(part.needs.packed for part in self.each)
         self.needs = attending.needs._replace(packed=packed)
-        # Whole names, since a suffix may match a parameter of another part.
+        # Full names, because a suffix may match a parameter of another part.
         self.inert = tuple(
             f"parts.{i}.{name}"
             for i, part in enumerate(self.each)
@@ -260,7 +260,7 @@ class Combination(PositionalEncoding):
         )
 
     def indices(self, seqs: Sequences) -> Tensor:
-        """Return the indices of the attending part; the others take theirs in `embed`."""
+        """Return the indices of the attending part; `embed` asks the other parts for theirs."""
         return self.attending.indices(seqs)
 
     def embed(self, x: Tensor, index: Tensor, seqs: Sequences) -> Tensor:
@@ -289,7 +289,7 @@ class Combination(PositionalEncoding):
 
 
 def _check_joinable(parts: Mapping[str, PositionalEncoding]) -> None:
-    """Raises UsageError if `parts` cannot be joined."""
+    """Raise UsageError if `parts` cannot be joined."""
     text = "+".join(parts)
     attending = [name for name, part in parts.items() if defines_attention(type(part))]
     if len(attending) > 1:
@@ -314,13 +314,13 @@ def _overrides(part: Callable[..., Any], *hooks: str) -> bool:
 def constant(numbers: Sequence[float], like: Tensor, dtype: torch.dtype | None = None) -> Tensor:
     """Copy a few numbers to the device of `like`, in its type or in `dtype`.
 
-    Unlike `new_tensor` and indexing with a list, this does not wait for the device.
+    Unlike `new_tensor` and indexing with a list this does not wait for the device.
     """
     return torch.tensor(numbers, dtype=dtype or like.dtype).to(like.device, non_blocking=True)
 
 
 def check_least(name: str, least: int, **options: float | None) -> None:
-    """Raises UsageError if an option of `name` is set to less than `least`."""
+    """Raise UsageError if an option of `name` is set to less than `least`."""
     for option, value in options.items():
         if value is not None and value < least:
             raise UsageError(f"{name}: {option} must be {least} or more, not {value:g}")

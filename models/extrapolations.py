@@ -1,4 +1,4 @@
-"""Changes to an encoding at test time, which training never sees: `rope+yarn`, `rand-rope+even`.
+"""Change an encoding at test time, unseen in training: `rope+yarn`, `rand-rope+even`.
 
 Rescalings (pi, ntk, ntk-dynamic, yarn) change the frequencies of rotary encodings; numberings
 (plain, even, redraw) change the positions of randomized ones. locate.py finds the classes by their
@@ -29,18 +29,18 @@ BETA_FAST, BETA_SLOW = 32, 1
 class Extrapolation(ABC):
     """Base of all extrapolations. Keyword-only arguments of a subclass are its options.
 
-    Stateless: the same call gives the same answer, whatever was called before.
+    Stateless: equal calls give equal results, whatever was called before.
     """
 
     name: ClassVar[str] = ""
-    """As after a plus on the command line; classes without a name are bases."""
+    """Name after a plus on the command line; a class without a name is a base."""
     label: ClassVar[str] = ""
     kind: ClassVar[str] = "at test time"
     paper: ClassVar[str] = ""
 
     @abstractmethod
     def why_unsupported(self, encoding: PositionalEncoding) -> str | None:
-        """Say why this cannot change `encoding`, as words after its own name; None if it can."""
+        """Say why this cannot change `encoding`, in words after its own name; None if it can."""
 
     @abstractmethod
     def apply(self, encoding: PositionalEncoding) -> None:
@@ -62,7 +62,7 @@ class Rescaling(Extrapolation):
     ) -> tuple[Tensor, Tensor]:
         """Return new frequencies, [B or 1, R], and the amplitude of cos and sin, [B or 1].
 
-        All are float64 except final_length, int64 [B], which is known before decoding: a scale
+        All are float64 except final_length, int64 [B]. It is known before decoding, because a scale
         that grew token by token would rotate earlier keys again.
         """
         length = final_length
@@ -103,7 +103,7 @@ class Rescaling(Extrapolation):
 class PI(Rescaling):
     """Interpolate positions: every frequency divided by the per-problem scale.
 
-    theta'_f = theta_f / s, so that neighbouring digits are only 1/s positions apart. The paper's
+    theta'_f = theta_f / s, so neighbouring digits are only 1/s positions apart. The paper's
     fine-tuning is left out.
     """
 
@@ -145,8 +145,8 @@ class NTKDynamic(NTK):
     final_length of the row, at least L0 (transformers' rope_type "dynamic", jquesnelle/yarn). a = 1
     gives ntk. In that code L grows token by token; here it is fixed before decoding.
 
-    factor  a, 1 or more; by default max(1, L1 / L0), since users of that code set it to the
-            extension they aim at
+    factor  a, 1 or more; by default max(1, L1 / L0), because users of that code set it to the
+            intended extension
     """
 
     name = "ntk-dynamic"
@@ -203,7 +203,7 @@ class YaRN(Rescaling):
 
 
 class Numbering(Extrapolation):
-    """Base: gives the tokens of a randomized encoding other indices than training drew."""
+    """Base: gives the tokens of a randomized encoding other indices than in training."""
 
     @abstractmethod
     def __call__(self, key: Tensor, final_length: Tensor, l_max: int) -> Tensor:
@@ -212,7 +212,7 @@ class Numbering(Extrapolation):
     def why_unsupported(self, encoding: PositionalEncoding) -> str | None:
         if isinstance(encoding, Randomized):
             return None
-        return f"numbers randomized positions anew; {type(encoding).__name__} has none"
+        return f"changes randomized positions; {type(encoding).__name__} has none"
 
     def apply(self, encoding: PositionalEncoding) -> None:
         assert isinstance(encoding, Randomized)
@@ -220,9 +220,9 @@ class Numbering(Extrapolation):
 
 
 class Plain(Numbering):
-    """Number tokens 0, 1, 2, ... as encodings without chance do.
+    """Number tokens 0, 1, 2, ..., as encodings without randomness do.
 
-    The paper draws random indices in evaluation too; some later code evaluates with plain ones.
+    The paper draws random indices in evaluation too; some later code evaluates with plain indices.
     """
 
     name = "plain"
@@ -234,11 +234,11 @@ class Plain(Numbering):
 
 
 class Even(Numbering):
-    """Number tokens evenly over the whole range that training drew from, without chance.
+    """Number tokens evenly over the whole range of training's draws, without randomness.
 
     Token t of a sequence that may grow to n tokens gets floor((2t + 1) l_max / (2n)), the middle of
-    the t-th of n equal parts of 0 .. l_max - 1. This is not in the paper: it separates the effect
-    of chance from that of the spread.
+    the t-th of n equal parts of 0 .. l_max - 1. This is not in the paper; it separates the effect
+    of randomness from that of the spread.
     """
 
     name = "even"
@@ -247,17 +247,17 @@ class Even(Numbering):
 
     def __call__(self, key: Tensor, final_length: Tensor, l_max: int) -> Tensor:
         t = torch.arange(l_max, device=key.device)
-        # Past a sequence's end the formula exceeds the range, and so would overrun tables.
+        # Past a sequence's end the formula exceeds the range, and would overrun tables.
         return ((2 * t + 1) * l_max // (2 * final_length[:, None])).clamp_max(l_max - 1)
 
 
 class Redraw(Numbering):
-    """Number tokens by another draw of the random subset: what one draw's luck is worth.
+    """Number tokens by another draw of the random subset, which shows the effect of a draw.
 
-    A grid holds one draw, since averages of several are not binomial counts: to average over draws,
-    average their grids.
+    A grid holds one draw, because averages of several are not binomial counts; to average over
+    draws, average their grids.
 
-    draw  which of the independent draws, from 1; 0 is the encoding's own
+    draw  number of the independent draw, from 1; 0 is the encoding's own
     """
 
     name = "redraw"
@@ -274,7 +274,7 @@ class Redraw(Numbering):
 
 
 def _is_geometric(theta: Tensor) -> bool:
-    """Tell whether frequencies are base^(-f/R), f from 0, as formulas in base or f assume."""
+    """Tell whether frequencies are base^(-f/R), f from 0, as formulas with base or f assume."""
     index = torch.arange(len(theta), dtype=theta.dtype)
     return torch.allclose(theta, theta[min(1, len(theta) - 1)] ** index)
 
@@ -301,7 +301,7 @@ def _code_ramp(theta: Tensor, trained_length: int) -> Tensor:
     count = theta.shape[-1]
 
     def index_of(rotations: int) -> float:
-        """Return the (real) index of the frequency with `rotations` turns per trained length."""
+        """Return the real index of the frequency with `rotations` turns per trained length."""
         return count * math.log(trained_length / (rotations * 2 * math.pi)) / math.log(10000)
 
     low = max(math.floor(index_of(BETA_FAST)), 0)

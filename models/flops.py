@@ -11,7 +11,7 @@ from tape_arith.models.encoding import MatMul, PositionalEncoding, Workload
 
 
 def causal_workload(lengths: Sequence[int]) -> Workload:
-    """Compute the least work for these lengths: no padding, only the keys up to each query.
+    """Compute the least work for these lengths: no padding, and only the keys up to each query.
 
     >>> causal_workload([1, 3])
     Workload(tokens=4, pairs=7, distances=6)
@@ -28,8 +28,7 @@ def matmuls(
 ) -> Iterator[MatMul]:
     """Yield every matrix product of a forward, those of `encoding` included.
 
-    Logits are computed for `answers` tokens (None: for all). What the last block does after
-    attention is computed for these alone.
+    Logits, and the last block after attention, are computed for `answers` tokens (None: all).
     """
     answers = workload.tokens if answers is None else answers
     width = config.num_heads * config.head_dim
@@ -52,7 +51,6 @@ def useful_training_flops(
 ) -> int:
     """Count the FLOPs that a training step needs, for MFU: no padding, no repeated work.
 
-    `lengths` are those of the sequences that the decoder reads: without the end token, which is
-    never an input.
+    `lengths` exclude the end token, which is never an input.
     """
     return sum(p.useful for p in matmuls(config, encoding, causal_workload(lengths), answers))

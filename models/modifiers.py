@@ -1,7 +1,7 @@
-"""Changes to the indices that an encoding sees in training, named before it: `aug-rope`.
+"""Change the indices of an encoding in training, by a name before its own: `aug-rope`.
 
-A modifier is a subclass of `PositionalEncoding` with a `name`; a modified class derives from it,
-then from its encoding, and has the options of both.
+A modifier is a subclass of `PositionalEncoding` with a `name`. A modified class derives from the
+modifier, then from the encoding, and has the options of both.
 """
 
 from collections.abc import Iterable
@@ -18,14 +18,14 @@ _STREAM = int.from_bytes(b"aug")
 
 
 class PosAug(PositionalEncoding):
-    """Indices times alpha ~ U[1, a] in training, one alpha a sequence; plain indices in test.
+    """Indices times alpha ~ U[1, a] in training, one alpha per sequence; plain indices in test.
 
-    alpha is drawn from the key of the sequence, or of the step, and joined encodings share it. In
-    training an index is then a real number of up to a (L0 - 1), so encodings that look their index
-    up in a table refuse it. With a fixed a, training is told nothing of the tested length.
+    The key of the sequence, or of the step, draws alpha, and joined encodings share it. In training
+    an index is then a real number of up to a (L0 - 1), so encodings that look up their index in a
+    table refuse it. With a fixed a, training knows nothing of the tested length.
 
     a    the largest alpha, more than 1
-    per  one alpha a sequence, or one a step for all of its batch, as in the paper
+    per  one alpha per sequence, or one per step for its whole batch, as in the paper
     """
 
     name = "aug"
@@ -61,5 +61,5 @@ class PosAug(PositionalEncoding):
         return index * seqs.per_token(1 + (self.stretch - 1) * uniform)
 
     def products(self, extent: Workload) -> Iterable[MatMul]:
-        """List the encoding's own products in training, with separate distances for every row."""
+        """List the encoding's products in training, with separate distances for every row."""
         return super().products(extent._replace(distances=extent.pairs))

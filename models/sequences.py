@@ -1,6 +1,6 @@
-"""A batch as every hook of an encoding sees it, and random numbers from the keys of its sequences.
+"""A batch as every hook of an encoding sees it, and random numbers from its sequences' keys.
 
-Legend: B batch, T tokens, H heads, n sequences, L the longest of them.
+Legend: B batch, T tokens, H heads, n sequences, L the longest sequence.
 """
 
 from collections.abc import Callable
@@ -26,16 +26,15 @@ class Sequences:
                   never from padding or the true answer, whose length reveals a last carry
     key           int64 [n]  each sequence's only source of randomness, so that resuming, padding,
                   packing and the number of processes change nothing
-    batch_key     key of the first sequence of the training batch that this is a part of: the source
-                  of randomness that all its sequences share
+    batch_key     key of the first sequence of the whole training batch: the source of randomness
+                  that all its sequences share
     offset        index of the first token (studies of translation shift it)
     watch         called with (i, "state", state), the state that enters block i, then by `Eager`
                   with (i, "weights", weights), the attention weights [B, H, T, T] of block i
                   (packed: [n, H, longest, longest], with values of other sequences past an end)
     bound         upper bound of all final_length, a plain number like `longest`; 0 if unknown
-    layer         the current block, counted on through all loops; the decoder sets it if there is a
-                  `watch`
-    last          whether a looped block is applied for the last time: nobody reads its state
+    layer         the current block, counted through all loops; the decoder sets it for `watch`
+    last          whether a looped block is applied for the last time; nobody reads its state then
     starts        int32 [n + 1]  start of each packed sequence, then T; None if rows are padded
     longest       upper bound of the lengths of packed sequences; a plain number, so that nothing
                   waits for the device
@@ -54,22 +53,22 @@ class Sequences:
     batch_key: int = 0
 
     def at(self, layer: int, *, last: bool = False) -> "Sequences":
-        """Return the batch for block `layer`, so that `watch` learns which block calls it."""
+        """Return the batch for block `layer`, which tells `watch` the calling block."""
         if self.watch is None and not last:
             return self
-        # Unlike `replace` a copy keeps `row` and `place`, which a compiled block cannot compute.
+        # Unlike `replace`, a copy keeps `row` and `place`, which a compiled block cannot compute.
         batch = copy(self)
         vars(batch).update(layer=layer, last=last)
         return batch
 
     def show(self, kind: str, value: Any) -> None:
-        """Pass a "state" or "weights" of the current block to `watch`, if there is one."""
+        """Pass the current block's "state" or "weights" to `watch`, if there is one."""
         if self.watch is not None:
             self.watch(self.layer, kind, value)
 
     @cached_property
     def row(self) -> Tensor:
-        """The number, from 0, of each packed token's sequence: int64 [1, T]."""
+        """The number of each packed token's sequence, from 0: int64 [1, T]."""
         assert self.starts is not None
         tokens = torch.arange(self.tokens.shape[1], device=self.tokens.device)
         return torch.searchsorted(self.starts, tokens.to(self.starts.dtype), right=True)[None] - 1
@@ -102,7 +101,7 @@ class Sequences:
 def unpack(x: Tensor, seqs: Sequences) -> Tensor:
     """Turn packed sequences [1, T, ...] into rows [n, L, ...].
 
-    Past its sequence's end a row holds values of others, which causal attention never reads.
+    Past its end a row holds values of other sequences, which causal attention never reads.
     """
     assert seqs.starts is not None
     columns = torch.arange(seqs.longest, device=x.device)
@@ -118,8 +117,8 @@ def pack(x: Tensor, seqs: Sequences) -> Tensor:
 def random_words(key: Tensor, count: int, draw: int = 0) -> Tensor:
     """Draw `count` 32-bit words (in int64) for each key: int64 [n] -> int64 [n, count].
 
-    Another `draw` (from 0 to 2^32 - 1) gives independent words. They depend on key and draw alone;
-    torch's generators depend also on resuming, padding and the number of processes.
+    Another `draw` (0 to 2^32 - 1) gives independent words. They depend on key and draw alone;
+    torch's generators also depend on resuming, padding and the number of processes.
     """
     blocks = -(-count // 4)
     counter = torch.arange(blocks, device=key.device).expand(len(key), blocks)
@@ -139,7 +138,7 @@ def philox(
     a, b, c, d = counter
     k0, k1 = key
     for _ in range(10):
-        # A 64-bit product wraps into the sign bit; masking after the shift undoes that.
+        # A 64-bit product wraps into the sign bit, which masking after the shift undoes.
         ac, cc = _MULTIPLIERS[0] * a, _MULTIPLIERS[1] * c
         a, b, c, d = (cc >> 32) & _LOW ^ b ^ k0, cc & _LOW, (ac >> 32) & _LOW ^ d ^ k1, ac & _LOW
         k0, k1 = (k0 + _WEYL[0]) & _LOW, (k1 + _WEYL[1]) & _LOW

@@ -1,4 +1,4 @@
-"""The commands of `tape-arith`, one file each, which parse, call and print.
+"""The commands of `tape-arith`, one per file, which parse, call and print.
 
-option.py declares the options that several commands share, job_options.py handles them.
+option.py declares the options that several commands share; job_options.py handles them.
 """

@@ -26,7 +26,7 @@ def command(
             autocompletion=option.complete_encoding,
         ),
     ],
-    problem: Annotated[str, typer.Argument(help="As in 123+45; `list TASK` shows how.")],
+    problem: Annotated[str, typer.Argument(help="A problem, as 123+45; `list TASK` has one.")],
     preset: option.Preset = None,
     seed: option.Seed = None,
     runs: option.Runs = Path("runs"),
@@ -49,8 +49,10 @@ def command(
 def _find(
     target: str, root: Path, preset: str | None, seed: int | None
 ) -> "tuple[RunFolder, NamePart | None]":
-    """Return the run in the folder `target`, or the run of the encoding `target` below `root` with
-    the name's extrapolation. Raises UsageError unless exactly one run matches."""
+    """Return the run in folder `target`, or of the encoding `target` with its extrapolation.
+
+    Raises UsageError unless exactly one run below `root` matches.
+    """
     from tape_arith.arith.files import slug
     from tape_arith.arith.registry.names import parse
     from tape_arith.arith.runs.command_lines import train_command

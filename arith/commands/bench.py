@@ -1,4 +1,4 @@
-"""`tape-arith bench`: measure each stage beside the limits of the machine."""
+"""`tape-arith bench`: measure each stage next to the limits of the machine."""
 
 from pathlib import Path
 from typing import Annotated
@@ -20,7 +20,7 @@ def command(
         list[str] | None,
         typer.Argument(
             metavar="[STAGE]...",
-            help=f"{', '.join(STAGES)}, or {ALL} (if none is named).",
+            help=f"{', '.join(STAGES)}, or {ALL} (default).",
             autocompletion=lambda: [*STAGES, ALL],
         ),
     ] = None,
@@ -28,24 +28,22 @@ def command(
     preset: option.Preset = None,
     settings: option.Settings = None,
     lengths: Annotated[
-        str, typer.Option(help="With commas: digits of the longest operand; attention: tokens.")
+        str, typer.Option(help="Digits of the longest operand, with commas; for attention: tokens.")
     ] = "",
     run: Annotated[
-        Path | None, typer.Option(help="A run to score; without, random weights.")
+        Path | None, typer.Option(help="A run to score (default: random weights).")
     ] = None,
     backend: option.Backend = "auto",
     compiled: option.Compiled = None,
     count: option.Count = None,
-    out: Annotated[Path | None, typer.Option(help="Keep the figures in this JSON file.")] = None,
-    seconds: Annotated[
-        float, typer.Option(min=1.0, help="About how long each stage may take.")
-    ] = 60.0,
+    out: Annotated[Path | None, typer.Option(help="Write the numbers to this JSON file.")] = None,
+    seconds: Annotated[float, typer.Option(min=1.0, help="Approximate time per stage.")] = 60.0,
     quick: Annotated[
-        bool, typer.Option("--quick", help="Every line at its smallest: a check, no figures.")
+        bool, typer.Option("--quick", help="Every line at its smallest size, as a check only.")
     ] = False,
     threads: option.Threads = None,
 ) -> None:
-    """Measure this machine's limits and each stage beside them."""
+    """Measure this machine's limits, and each stage next to them."""
     names = parse_list(pe)
     sizes = whole_numbers("--lengths", lengths) if lengths else []
     use_threads(threads)

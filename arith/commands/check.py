@@ -1,4 +1,4 @@
-"""`tape-arith check`: check that an encoding or a task keeps its contract."""
+"""`tape-arith check`: check that an encoding or a task fulfils its contract."""
 
 import json
 from dataclasses import asdict
@@ -22,7 +22,7 @@ def command(
         str,
         typer.Argument(
             metavar="FILE.py:CLASS|NAME",
-            help="The class of a file, or a name of `tape-arith list`; with its options, if any.",
+            help="The class of a file, or a name of `tape-arith list`, with its options.",
             autocompletion=_complete,
         ),
     ],
@@ -30,8 +30,8 @@ def command(
 ) -> None:
     """Check an encoding (causal, aware of order, ...) or a task (bounds, ...). Runs its code.
 
-    Exits with 1 where it breaks a promise, and says of each what was expected, what happened and
-    how that usually comes about.
+    For each broken promise it prints what was expected, what happened and the usual cause, and
+    exits with 1.
     """
     from tape_arith.arith.contracts.promises import as_text
     from tape_arith.arith.registry.locate import is_encoding, known_names

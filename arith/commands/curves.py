@@ -18,11 +18,10 @@ def command(
     no_caption: option.NoCaption = False,
     as_json: option.AsJson = False,
 ) -> None:
-    """Draw loss, exact match and what a state does over the steps of training.
+    """Draw loss, exact match and measures of the state over the steps of training.
 
-    `--pe all` draws every run of the preset that was trained like the others; what is left out is
-    named. The figure is beside the runs unless --figure says otherwise; with --json it
-    is drawn only there.
+    `--pe all` draws every run of the preset that was trained like the others, and names the rest.
+    The figure is next to the runs unless --figure names a file; with --json it is drawn only then.
     """
     from tape_arith.arith.compare.curves import figure_path, study, to_json
     from tape_arith.arith.compare.labels import display_names, read_labels

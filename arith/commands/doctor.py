@@ -24,7 +24,7 @@ def command(
 ) -> None:
     """Check Python, packages, processor, GPU, attention and disk; exit 1 if anything is broken.
 
-    Slow works, missing is not required; each comes with a fix. With a preset, also checks that its
+    "slow" works and "missing" is not required; each has a fix. With a preset, also checks that its
     runs fit on the disk.
     """
     from tape_arith.arith.doctor import STATES, examine

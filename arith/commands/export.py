@@ -15,7 +15,7 @@ def command(
     run: option.RunPath,
     with_: option.With = None,
     out: Annotated[
-        Path | None, typer.Option(help="The folder (default: in exports, after the run).")
+        Path | None, typer.Option(help="The folder (default: in exports, named after the run).")
     ] = None,
     fresh: option.Fresh = False,
 ) -> None:

@@ -27,14 +27,14 @@ def command(
     task: option.TaskName = None,
     settings: option.Settings = None,
     verify: Annotated[
-        Path | None, typer.Option(metavar="DIR", help="Check every hash of a dataset instead.")
+        Path | None, typer.Option(metavar="DIR", help="Only check every hash of a dataset.")
     ] = None,
     fresh: option.Fresh = False,
 ) -> None:
     """Write the training problems of a preset (default: paper-40), the same for any workers.
 
-    `train` with the same preset, settings and seed takes them if --out is left as it is.
-    A finished dataset is checked by its file sizes alone; --verify checks every hash.
+    `train` with the same preset, settings and seed uses them, unless --out changes the folder.
+    A finished dataset is checked by file size alone; --verify checks every hash.
     """
     from tape_arith.arith.data.dataset import verify as check_hashes
     from tape_arith.arith.data.write_dataset import generate_dataset, write_problems
@@ -44,7 +44,7 @@ def command(
     if verify is not None:
         given = (preset, out, count, seed, workers or None, format, task, settings)
         if fresh or any(option is not None for option in given):
-            raise UsageError("--verify DIR only checks what is there: give it no other option")
+            raise UsageError("--verify DIR only checks a dataset: leave out other options")
         manifest = check_hashes(verify)
         digest = manifest.sha256[:12]
         print(f"{verify}: {manifest.count:,} problems, every hash is right ({digest})")

@@ -18,7 +18,7 @@ def command(
     seed: option.Seed = None,
     sort: Annotated[
         bool,
-        typer.Option("--sort", help="Best out of distribution first, as `all` always stands."),
+        typer.Option("--sort", help="Best out of distribution first, as always with `all`."),
     ] = False,
     runs: option.Runs = Path("runs"),
     figure: option.MadeFigure = None,
@@ -27,14 +27,14 @@ def command(
     columns: option.Columns = None,
     no_caption: option.NoCaption = False,
 ) -> None:
-    """Draw exact match over lengths, a panel an encoding: the mean over seeds, or one --seed.
+    """Draw exact match over lengths, one panel per encoding: the mean over seeds, or one --seed.
 
-    A task of one length, as copy, gives a line an encoding, with the interval over seeds.
+    A task of one length, such as copy, gives one line per encoding, with the interval over seeds.
 
-    Without --figure the file is beside the runs.
+    Without --figure the file is next to the runs.
 
-    `--pe all` draws every scored encoding: by mean out of distribution, then those that know
-    where digits stand, then those that did not converge.
+    `--pe all` draws every scored encoding: task-agnostic by mean out of distribution, then
+    task-structured, then not converged.
     """
     from tape_arith.arith.compare.labels import display_names, read_labels
     from tape_arith.arith.compare.leaderboard import describe_order, heatmap_panels

@@ -1,4 +1,4 @@
-"""Suggest our option or command for one of other tools or of earlier versions: hints.toml."""
+"""Suggest an option or command for that of another tool or an earlier version (hints.toml)."""
 
 import re
 import tomllib
@@ -11,7 +11,7 @@ from tape_arith.arith.runs.config import Config
 
 
 def hint(error: Exception) -> str | None:
-    """Return what to write for an option or command that `error` says is not there, if known."""
+    """Return what to write for the unknown option or command of `error`; None without a hint."""
     text = files("tape_arith.arith.commands").joinpath("hints.toml").read_text("utf-8")
     tables: dict[str, dict[str, str]] = tomllib.loads(text)
     missing = re.match(r"No such command '([\w-]+)'", str(getattr(error, "message", "")))
@@ -34,7 +34,7 @@ def hint(error: Exception) -> str | None:
 def _advice(
     wrong: str, options: Mapping[str, Any], tables: Mapping[str, Mapping[str, str]]
 ) -> str | None:
-    """Say what to write in place of `wrong`; `options` maps known spellings to options."""
+    """Return what to write in place of `wrong`; `options` maps spellings to options."""
     if wrong in options:
         return f"write {wrong}"
     for right in _meant(tables["options"], wrong):
@@ -44,12 +44,12 @@ def _advice(
     settings += [field.name for field in fields(Config) if wrong == _spelled(field.name)]
     if settings and "--set" in options:
         return f"write --set {settings[0]}=VALUE"
-    for note in _meant(tables["notes"], wrong):
-        return note
+    if notes := _meant(tables["notes"], wrong):
+        return notes[0]
     if not settings:
         return None
     setting = f"--set {settings[0]}=VALUE"
-    return f"a run is trained with it, `train {setting}` or [set] in the file of a sweep"
+    return f"a run is trained with this setting: `train {setting}`, or [set] in a sweep file"
 
 
 def _meant(table: Mapping[str, str], wrong: str) -> list[str]:

@@ -1,4 +1,4 @@
-"""Parse options, stop and exit in the same way in every command."""
+"""Parse options, stop and exit alike in every command."""
 
 import re
 import sys
@@ -28,19 +28,17 @@ def chosen_config(
     task: str | None,
     like: "RunRecord | None" = None,
 ) -> "tuple[str, Config]":
-    """Return the preset's name, and its config changed by the settings of the command line.
+    """Return the preset's name, and its config with the settings of the command line.
 
-    With a task that is not the preset's own, the name is PRESET@TASK.
-
-    If `preset` is None, name and config are those of the run `like`; if `like` is None too, the
-    preset is the one that suits this machine.
+    With a task other than the preset's, the name is PRESET@TASK. Without `preset`, name and config
+    are those of the run `like`; without both, the preset is the one that suits this machine.
     """
     from tape_arith.arith.registry.names import parse_task
     from tape_arith.arith.runs.preset import load_preset, parse_settings, preset_of, with_task
 
     chosen = parse_settings(settings or [])
     if task is not None and chosen.setdefault("task", task) != task:
-        raise UsageError(f"--task is {task} and --set task={chosen['task']}: leave one of them out")
+        raise UsageError(f"--task is {task} and --set task={chosen['task']}: leave one out")
     if preset is not None and task is not None:
         with_task(preset, str(parse_task(task)))
     if preset is None and like is not None:
@@ -75,7 +73,7 @@ def whole_numbers(option: str, text: str) -> list[int]:
 
 
 def stopper_for(time_limit: str | None) -> "Stopper":
-    """Return a Stopper with this time limit. Raises UsageError if it is no duration."""
+    """Return a Stopper with this time limit. Raises UsageError if it is not a duration."""
     from tape_arith.arith.stopping import Stopper, seconds
 
     try:
@@ -102,7 +100,7 @@ def train_options(
     data: Path | None = None,
     on_nonfinite: "Policy | None" = None,
 ) -> "TrainOptions":
-    """Return TrainOptions from the values of a command. Raises UsageError for a bad `track`."""
+    """Build TrainOptions from the values of a command. Raises UsageError for a bad `track`."""
     from tape_arith.arith.runs.metrics import parse_trackers
     from tape_arith.arith.runs.options import TrainOptions
 
@@ -111,14 +109,14 @@ def train_options(
 
 
 def leave(stopper: "Stopper") -> None:
-    """Exit with the code of the signal or time limit that stopped the command, if any did."""
+    """Exit with the code of the signal or time limit, if one stopped the command."""
     if stopper.exit_code:
-        print("stopped in good order: the same command goes on from here", file=sys.stderr)
+        print("stopped in good order: the same command continues from here", file=sys.stderr)
         raise typer.Exit(stopper.exit_code)
 
 
 def conclude(outcome: "Outcome", stopper: "Stopper") -> None:
-    """Print one line for each failed job, and exit with the code of the outcome."""
+    """Print a line for each failed job, and exit with the code of the outcome."""
     for ended in outcome.failed:
         log = f", log: {ended.log}" if ended.log else ""
         say(f"tape-arith: {ended.reason} (job {ended.job.id}{log})")

@@ -24,15 +24,15 @@ def command(
         str | None,
         typer.Option(
             metavar="NAMES",
-            help="Encodings by tasks, with mean ranks: all, or tasks or presets.",
+            help="A table of encodings by tasks, with mean ranks: all, or tasks or presets.",
         ),
     ] = None,
     runs: option.Runs = Path("runs"),
     format: Annotated[
         str | None,
         typer.Option(
-            help="markdown, csv, latex or json (default: by --out, or a table for the terminal; "
-            "markdown elsewhere)."
+            help="markdown, csv, latex or json (default: by --out's ending; else a table for the "
+            "terminal, markdown elsewhere)."
         ),
     ] = None,
     as_csv: option.AsCsv = False,
@@ -41,11 +41,11 @@ def command(
         str,
         typer.Option(
             metavar="NAMES",
-            help="Columns of the table, as in encoding,seeds,out_of_distribution.",
+            help="Columns of the table, such as encoding,seeds,out_of_distribution.",
         ),
     ] = "",
-    wide: Annotated[bool, typer.Option("--wide", help="All columns, as wide as they are.")] = False,
-    out: Annotated[Path | None, typer.Option(help="A file for the table, not stdout.")] = None,
+    wide: Annotated[bool, typer.Option("--wide", help="All columns, at full width.")] = False,
+    out: Annotated[Path | None, typer.Option(help="Write the table to this file.")] = None,
     figure: option.Figure = None,
     label: option.Labels = None,
     width: option.Width = None,
@@ -54,12 +54,11 @@ def command(
 ) -> None:
     """Rank all scored encodings of a preset by their mean out of distribution.
 
-    --task chooses the runs of one task; --tasks sets encodings against tasks: means out of
-    distribution, ranks in each task and their mean, and with --figure a heatmap of these.
-    --pe chooses rows; ranks and tests stay those of all.
-    Runs of another budget or evaluation set are left out and named. The table goes to stdout, in a
-    terminal with the columns that fit; with --out or --figure, what is printed is the files
-    written.
+    --task selects the runs of one task. --tasks prints a table of encodings by tasks: means out of
+    distribution, ranks in each task and their mean; with --figure a heatmap of these. --pe selects
+    rows; ranks and tests are those of all encodings. Runs of another budget or evaluation set are
+    left out and named. The table goes to stdout, in a terminal with the columns that fit; with
+    --out or --figure only the paths of the files are printed.
     """
     from tape_arith.arith.compare import task_table
     from tape_arith.arith.compare.across_tasks import across_tasks
@@ -76,13 +75,13 @@ def command(
 
     kind = option.chosen_format(format, FORMATS, as_csv=as_csv, as_json=as_json)
     if wide and (kind or out):
-        raise UsageError("--wide is for the terminal: leave it out with --out or a format")
+        raise UsageError("--wide is for the terminal: leave out --wide, or --out and the format")
     if out and not kind:
         kind = _ENDINGS.get(out.suffix.lower())
         if kind is None:
             endings = ", ".join(_ENDINGS)
             raise UsageError(
-                f"{out} has none of the endings {endings}: give it one, or say --format"
+                f"{out} has none of the endings {endings}: give it one, or add --format"
             )
     names = [name.strip() for name in show.split(",") if name.strip()]
     if not figure and (width or no_caption):

@@ -24,7 +24,7 @@ def command(
         str | None,
         typer.Argument(
             metavar="[NAME]",
-            help="Show one thing in full: an encoding, a task, a preset, or `sweeps`.",
+            help="Show only this, in full: an encoding, a task, a preset, or `sweeps`.",
             autocompletion=_complete_name,
         ),
     ] = None,
@@ -34,7 +34,7 @@ def command(
         str | None,
         typer.Option(
             metavar="NAMES",
-            help="BibTeX of these encodings, as in tape+yarn,abacus+fire, or of all, in place.",
+            help="Print BibTeX of these encodings, such as tape+yarn,abacus+fire, or of all.",
             autocompletion=option.complete_encoding,
         ),
     ] = None,
@@ -60,7 +60,7 @@ def command(
 
 
 def _describe(name: str) -> tuple[dict[str, Any], str]:
-    """Return the facts of what `name` names, for JSON and as text. Raises UsageError if unknown."""
+    """Return the facts about `name`, for JSON and as text. Raises UsageError if it is unknown."""
     from tape_arith.arith.runs.preset import (
         describe_preset,
         is_preset,

@@ -1,10 +1,10 @@
-"""Declare each option that several commands take once, so that its name has one meaning.
+"""Declare the options that several commands share, so that a name has one meaning.
 
---pe       encodings, or the one to train       --runs    the folder of runs
---preset   a recipe, --set changes it           --out     the file or folder that a command makes
+--pe       encodings, or the encoding to train  --runs    the folder of runs
+--preset   a recipe; --set changes it           --out     the file or folder that a command writes
 --seed(s)  seeds of runs                        --figure  a file to draw
---backend  how attention is computed            --data    a dataset (--datasets: a folder of them)
---json     print JSON                           --format  the form of what is made
+--backend  how attention is computed            --data    a dataset (--datasets: their folder)
+--json     print JSON                           --format  the format of the output
 """
 
 from collections.abc import Callable, Collection
@@ -16,11 +16,11 @@ import typer
 
 from tape_arith.arith.documents import MOST_INTEGER
 from tape_arith.arith.errors import UsageError, unknown
-from tape_arith.arith.registry.locate import known_names
+from tape_arith.arith.registry.locate import known_names, locate
 
 
 def complete_encoding(incomplete: str) -> list[str]:
-    """Complete the last name: an encoding, or after a plus an extrapolation too."""
+    """Complete the last name: an encoding or, after a plus, also an extrapolation."""
     cut = max(map(incomplete.rfind, ",+")) + 1
     head, last = incomplete[:cut], incomplete[cut:]
     known = known_names("encoding")
@@ -32,7 +32,7 @@ def complete_encoding(incomplete: str) -> list[str]:
 def complete_from(module: str, function: str, *arguments: str) -> Callable[[str], list[str]]:
     """Return a completion of the names that `function` in `arith.module` returns.
 
-    The module is imported only when a shell completes a name.
+    The module is imported when a shell completes a name, not before.
     """
 
     def complete(incomplete: str) -> list[str]:
@@ -43,8 +43,7 @@ def complete_from(module: str, function: str, *arguments: str) -> Callable[[str]
 
 
 def complete_task(incomplete: str) -> list[str]:
-    """Complete a task, or after a colon an option of it."""
-    from tape_arith.arith.registry.locate import known_names, locate
+    """Complete a task or, after a colon, its option."""
 
     name, *options = incomplete.split(":")
     if not options:
@@ -114,7 +113,7 @@ Encodings = Annotated[
         "--pe",
         "--compare",
         metavar="NAMES",
-        help="Encodings, as in fire,tape+yarn, or all.",
+        help="Encodings, such as fire,tape+yarn, or all.",
         autocompletion=complete_encoding,
     ),
 ]
@@ -151,7 +150,7 @@ TaskName = Annotated[
     ),
 ]
 Seed = Annotated[
-    int | None, typer.Option(min=0, max=MOST_INTEGER, help="Of weights, problems and positions.")
+    int | None, typer.Option(min=0, max=MOST_INTEGER, help="Seed of weights, problems, positions.")
 ]
 Runs = Annotated[Path, typer.Option("--runs", file_okay=False, help="The folder of runs.")]
 MadeRuns = Annotated[
@@ -162,15 +161,15 @@ Count = Annotated[
     int | None,
     typer.Option(min=1, max=10**12, help="Problems to generate (default: the preset's)."),
 ]
-Fresh = Annotated[bool, typer.Option("--fresh", help="Start over what is there already.")]
+Fresh = Annotated[bool, typer.Option("--fresh", help="Start over, and replace what exists.")]
 NoCurves = Annotated[
-    bool, typer.Option("--no-curves", help="Score no small grid on the way: no learning curves.")
+    bool, typer.Option("--no-curves", help="Do not score the small grid for learning curves.")
 ]
 Track = Annotated[
     str | None,
     typer.Option(
         metavar="NAMES",
-        help="Metrics to tensorboard or wandb (offline) too, in RUN/tracking.",
+        help="Also log metrics to tensorboard or wandb (offline), in RUN/tracking.",
         autocompletion=complete_from("runs.metrics", "tracker_names"),
     ),
 ]
@@ -179,24 +178,24 @@ Track = Annotated[
 
 With = Annotated[
     str | None,
-    typer.Option("--with", help="An extrapolation at test time: yarn[:ramp=paper]."),
+    typer.Option("--with", help="An extrapolation at test time, such as yarn:ramp=paper."),
 ]
 Split = Annotated[
     str,
     typer.Option(
-        help="Which problems: evaluation (the usual ones) or carry (long carry chains).",
+        help="The problems: evaluation (default), or carry with long carry chains.",
         callback=_known_split,
     ),
 ]
 MaxDigits = Annotated[
     int | None,
-    typer.Option(min=1, help="Problems of up to so many digits (default: those tested)."),
+    typer.Option(min=1, help="The most digits of a problem (default: tested_digits)."),
 ]
 Problems = Annotated[
-    int | None, typer.Option(min=1, help="Measure so many problems of the evaluation set.")
+    int | None, typer.Option(min=1, help="Number of problems of the evaluation set to measure.")
 ]
 Costs = Annotated[
-    bool, typer.Option("--costs", help="With parameters and FLOPs at the preset's size.")
+    bool, typer.Option("--costs", help="Add parameters and FLOPs at the preset's size.")
 ]
 Figure = Annotated[
     Path | None,
@@ -216,28 +215,28 @@ Labels = Annotated[
     typer.Option(
         "--label",
         metavar="NAME=TEXT",
-        help='A name to print, as in mine.py:Mine="Ours"; again for another.',
+        help='The printed name of an encoding, as in mine.py:Mine="Ours"; may be repeated.',
         autocompletion=complete_encoding,
     ),
 ]
 Width = Annotated[
     float | None,
-    typer.Option(min=2, max=20, help="Inches, as of a column: 3.3, 5.5 or 7.0."),
+    typer.Option(min=2, max=20, help="Width in inches, such as that of a column: 3.3, 5.5 or 7.0."),
 ]
 NoCaption = Annotated[
-    bool, typer.Option("--no-caption", help="Write no words below the legend: a paper has its own.")
+    bool, typer.Option("--no-caption", help="Write no caption, for a paper that has its own.")
 ]
 Columns = Annotated[
-    int | None, typer.Option(min=1, max=20, help="Panels beside each other (default: what fits).")
+    int | None, typer.Option(min=1, max=20, help="Panels per row (default: as many as fit).")
 ]
-AsJson = Annotated[bool, typer.Option("--json", help="As JSON on stdout.")]
-AsCsv = Annotated[bool, typer.Option("--csv", help="As CSV on stdout.")]
+AsJson = Annotated[bool, typer.Option("--json", help="Print JSON to stdout.")]
+AsCsv = Annotated[bool, typer.Option("--csv", help="Print CSV to stdout.")]
 
 
 def chosen_format(
     format: str | None, known: Collection[str], *, as_csv: bool, as_json: bool
 ) -> str | None:
-    """Return the format that the options ask for, if any. Raises UsageError for two or unknown."""
+    """Return the requested format, or None. Raises UsageError for two or an unknown format."""
     requested = {format, *["csv"] * as_csv, *["json"] * as_json} - {None}
     if len(requested) > 1:
         raise UsageError("choose one of --format, --csv and --json")
@@ -250,19 +249,20 @@ def chosen_format(
 # ---- the machine ----------------------------------------------------------------------------
 
 TimeLimit = Annotated[
-    str | None, typer.Option(help="Stop in good order after 90s, 25m, 3h or 1:30:00 (exit code 3).")
+    str | None,
+    typer.Option(help="Save and stop after this time: 90s, 25m, 3h or 1:30:00 (exit code 3)."),
 ]
 Threads = Annotated[
     int | None,
     typer.Option(
-        min=1, max=1024, help="CPU threads in all (default: all cores, or OMP_NUM_THREADS)."
+        min=1, max=1024, help="CPU threads in total (default: all cores, or OMP_NUM_THREADS)."
     ),
 ]
 Backend = Annotated[
     str,
     typer.Option(
-        help="What computes attention: auto, flash-attn, sdpa, eager or fused. One that "
-        "cannot do what the encoding needs here is refused, never replaced.",
+        help="How attention is computed: auto, flash-attn, sdpa, eager or fused. Fails if the "
+        "backend does not support the encoding; never falls back.",
         callback=_known_backend,
         autocompletion=_complete_backend,
     ),
@@ -271,24 +271,24 @@ Compiled = Annotated[
     bool | None,
     typer.Option(
         "--compile/--no-compile",
-        help="Compile the decoder's blocks (default: on a GPU; for long trainings on a CPU, where "
-        "it was measured to pay). On a CPU it takes a C++ compiler, and a minute or two the first "
-        "time, for steps that take 5 to 40 % less.",
+        help="Compile the decoder's blocks (default: on a GPU, and for long trainings on a CPU if "
+        "measured to save time). A CPU needs a C++ compiler and, the first time, a minute or two; "
+        "steps then take 5 to 40 % less.",
     ),
 ]
 Slots = Annotated[
     int | None,
     typer.Option(
         min=1,
-        help="Jobs at the same time (default: one for each GPU, or for each core if their size "
-        "suits a core; on other engines as many as they take); more than one run in subprocesses.",
+        help="Number of parallel jobs, in subprocesses if more than one (default: one per GPU, or "
+        "per core if their size suits a core; on other engines their own limit).",
     ),
 ]
 Engine = Annotated[
     str,
     typer.Option(
         metavar="NAME[:KEY=VALUE...]",
-        help="Where jobs run: local, ray or slurm, as in slurm:partition=gpu:throttle=8.",
+        help="Where jobs run: local, ray or slurm, such as slurm:partition=gpu:throttle=8.",
         autocompletion=complete_from("registry.locate", "known_names", "engine"),
     ),
 ]

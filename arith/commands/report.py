@@ -20,12 +20,12 @@ def command(
     out: Annotated[
         Path | None,
         typer.Option(
-            help="An .html file (default: beside the runs, report.html or report@carry.html)."
+            help="An .html file (default: next to the runs, report.html or report@carry.html)."
         ),
     ] = None,
     costs: option.Costs = False,
 ) -> None:
-    """Write one HTML page: leaderboard, heatmaps, differences, curves, and how runs came about."""
+    """Write one HTML page: leaderboard, heatmaps, differences, curves, and the record of runs."""
     from tape_arith.arith.grids.evaluation_set import EvaluationSet
 
     if out is not None and out.suffix.lower() not in (".html", ".htm"):

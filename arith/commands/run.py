@@ -38,7 +38,7 @@ def command(
     slots: option.Slots = None,
     engine: option.Engine = "local",
 ) -> None:
-    """Generate, train, score and draw; what is done already is never done again."""
+    """Generate, train, score and draw; nothing finished is done again."""
     names = parse_list(pe)
     numbers = whole_numbers("--seeds", seeds)
     if not names:
@@ -76,5 +76,5 @@ def command(
         try:
             if (figure := draw_comparison(planned)) is not None:
                 print(figure)
-        finally:  # failed jobs are named, whatever keeps the figure from being drawn
+        finally:  # names failed jobs even if the figure cannot be drawn
             conclude(outcome, stopper)

@@ -1,4 +1,4 @@
-"""`tape-arith status`: show how far runs and sweeps are."""
+"""`tape-arith status`: show the progress of runs and sweeps."""
 
 import json
 import shlex
@@ -24,21 +24,20 @@ def command(
         ),
     ] = "runs",
     runs: option.Runs = Path("runs"),
-    watch: Annotated[bool, typer.Option("--watch", help="Look again every two seconds.")] = False,
+    watch: Annotated[bool, typer.Option("--watch", help="Update every two seconds.")] = False,
     as_json: option.AsJson = False,
 ) -> None:
     """Show jobs and runs with their state, step, loss, time left and log.
 
-    With one slot a sweep runs its jobs in its own process: they have no log,
-    and print to its stderr. With more slots, or elsewhere, they print to
-    RUNS/sweeps/NAME/logs.
+    With one slot, jobs run in the process of the sweep: they have no log and print to its stderr.
+    With more slots, or on another engine, they print to RUNS/sweeps/NAME/logs.
     """
     from tape_arith.arith.errors import UsageError
     from tape_arith.arith.sweeps import status
     from tape_arith.arith.sweeps.sweep import sweep_copy, sweep_folder, sweep_names
 
     if watch and as_json:
-        raise UsageError("--watch is for people: leave --json out")
+        raise UsageError("--watch is for people: leave out --json")
     named = sweep_folder(target, runs)
     place = named if sweep_copy(named).exists() else Path(target)
     if target in sweep_names() and place != named and not place.exists():

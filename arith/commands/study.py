@@ -1,4 +1,4 @@
-"""`tape-arith study`: measure what goes on inside trained runs."""
+"""`tape-arith study`: measure attention, errors or stability of trained runs."""
 
 from importlib import import_module
 from pathlib import Path
@@ -14,7 +14,7 @@ from tape_arith.arith.terminal import say
 EXAMPLE = "tape-arith study errors runs/mini/rope/seed-0 runs/mini/fire/seed-0 --figure errors.png"
 _FORMATS = ("markdown", "csv", "json")
 _PROBLEMS = {"attention": 200, "errors": None, "stability": 200}
-"""For each study, the number of problems that it measures by default; None for all."""
+"""Default number of measured problems by study; None: all."""
 
 
 def command(
@@ -27,14 +27,14 @@ def command(
         typer.Argument(metavar="RUN...", help="Folders of runs, as `tape-arith list` shows them."),
     ],
     problem: Annotated[
-        str | None, typer.Option(help="attention: the maps of this problem too, as in 123+45.")
+        str | None, typer.Option(help="attention: also the maps of a problem, such as 123+45.")
     ] = None,
     layer: Annotated[
         int | None,
-        typer.Option(min=1, help="attention: the layer of the maps, not the last."),
+        typer.Option(min=1, help="attention: the layer of the maps (default: the last)."),
     ] = None,
     double: Annotated[
-        bool, typer.Option("--double", help="stability: in float64 too, far from rounding.")
+        bool, typer.Option("--double", help="stability: in float64 too, with little rounding.")
     ] = False,
     problems: option.Problems = None,
     split: option.Split = "evaluation",
@@ -46,15 +46,15 @@ def command(
     as_json: option.AsJson = False,
     figure: option.Figure = None,
 ) -> None:
-    """Measure what goes on inside trained runs.
+    """Measure attention, errors or stability of trained runs.
 
-    attention: where it goes, by distance, and to digits of the place that is computed. As many
-    problems are in distribution as out of it; --figure x.png draws x-distance.png, x-places.png
-    and, with --problem, x-maps.png.
+    attention: attention by distance, and to digits of the computed place. Half of the problems are
+    in distribution; --figure x.png draws x-distance.png, x-places.png and, with --problem,
+    x-maps.png.
 
-    errors: wrong answers by carry chain, by place and by kind of the first error.
+    errors: wrong answers by carry chain, place and kind of the first error.
 
-    stability: how attention changes when indices start elsewhere or [BOS] comes first.
+    stability: change of attention when indices are shifted or [BOS] precedes the problem.
     """
     from tape_arith.arith.compare.terminal import print_markdown
     from tape_arith.arith.figures.style import figure_format, save

@@ -29,7 +29,7 @@ def command(
         str,
         typer.Argument(
             metavar="SWEEP",
-            help="A sweep that comes along (arith/sweeps/bundled), or a .toml file of yours.",
+            help="A bundled sweep (arith/sweeps/bundled), or a .toml file of yours.",
             autocompletion=option.complete_sweep,
         ),
     ],
@@ -47,9 +47,9 @@ def command(
     track: option.Track = None,
     as_json: option.AsJson = False,
 ) -> None:
-    """Train and score all runs of a sweep, in its order; what is done is never done again.
+    """Train and score all runs of a sweep, in its order; nothing finished is done again.
 
-    At the end its leaderboard goes to stderr, or its table if settings vary, and the paths of its
+    At the end it prints its leaderboard (its table if settings vary) to stderr and the paths of its
     tables to stdout.
     """
     from tape_arith.arith.sweeps.engines import remote_engine
@@ -88,12 +88,12 @@ def command(
                 print(json.dumps(rows, indent=1))
             else:
                 _show(content, runs, planned[0], tables)
-        finally:  # failed jobs are named, whatever keeps the tables from being written
+        finally:  # names failed jobs even if the tables cannot be written
             conclude(outcome, stopper)
 
 
 def _show(content: "Sweep", runs: Path, first: "Run", tables: Sequence[Path]) -> None:
-    """Print the leaderboard or the first table of a sweep, and where its tables and runs are."""
+    """Print a sweep's leaderboard or first table, and the paths of its tables and runs."""
     from rich.console import Console
 
     from tape_arith.arith.compare.terminal import print_board, print_markdown
@@ -107,7 +107,7 @@ def _show(content: "Sweep", runs: Path, first: "Run", tables: Sequence[Path]) ->
         print_board(board, advice=f"`{command}` shows all.", console=console)
     elif tables:
         print_markdown(tables[0].read_text("utf-8"), console)
-    print("\n".join(map(str, tables)) or "nothing is scored yet: the same command goes on")
+    print("\n".join(map(str, tables)) or "nothing is scored yet: the same command continues")
     if root != runs:
         if content.varied:
             say(f"its runs are in {root.parent}, by settings: --runs {root} shows the first")

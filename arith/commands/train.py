@@ -23,7 +23,7 @@ EXAMPLE = "tape-arith train --pe tape --preset mini --seed 1"
 
 def command(
     run: Annotated[
-        Path | None, typer.Argument(help="A run's folder to go on with, instead of --pe.")
+        Path | None, typer.Argument(help="The folder of a run to continue, instead of --pe.")
     ] = None,
     pe: Annotated[
         str | None,
@@ -37,29 +37,29 @@ def command(
     settings: option.Settings = None,
     task: option.TaskName = None,
     steps: Annotated[
-        int | None, typer.Option(help="With RUN: extend its budget to so many steps.")
+        int | None, typer.Option(help="With RUN: extend its budget to this number of steps.")
     ] = None,
     init_from: Annotated[
         Path | None,
         typer.Option(
             metavar="RUN",
-            help="Begin from the final weights of a run; its preset, settings and seed are taken "
-            "unless others are given.",
+            help="Start from the final weights of a run, by default with its preset, settings and "
+            "seed.",
         ),
     ] = None,
     only_positional: Annotated[
         bool,
-        typer.Option("--only-positional", help="With --init-from: train the encoding's own alone."),
+        typer.Option("--only-positional", help="With --init-from: train only the encoding."),
     ] = False,
     data: Annotated[
         Path | None,
         typer.Option(
-            help="A dataset (default: that of `generate` in data, if it fits; else problems "
-            "are made as needed)."
+            help="A dataset (default: that of `generate` in data, if it fits; else problems are "
+            "generated as needed)."
         ),
     ] = None,
     runs: option.MadeRuns = Path("runs"),
-    no_score: Annotated[bool, typer.Option("--no-score", help="Leave the grid out.")] = False,
+    no_score: Annotated[bool, typer.Option("--no-score", help="Score no grid.")] = False,
     time_limit: option.TimeLimit = None,
     threads: option.Threads = None,
     backend: option.Backend = "auto",
@@ -69,28 +69,28 @@ def command(
     on_nonfinite: Annotated[
         Policy | None,
         typer.Option(
-            help="What to do at a step whose loss or gradient is not finite (default: stop, or "
-            "what the run's record says); skip leaves it out and counts it.",
+            help="The reaction to a step whose loss or gradient is not finite: stop, or skip the "
+            "update and count it (default: stop, or as in the run's record).",
         ),
     ] = None,
     fresh: option.Fresh = False,
 ) -> None:
-    """Train one encoding, or go on with a run, then score its grid."""
+    """Train one encoding, or continue a run, then score its grid."""
     if run is not None and pe is not None:
-        raise UsageError("RUN goes on with the encoding that it has: leave out --pe, or RUN")
+        raise UsageError("RUN continues with its own encoding: leave out --pe, or RUN")
     if run is None and pe is None:
-        raise UsageError("name an encoding (--pe tape) or the folder of a run to go on with")
+        raise UsageError("name an encoding (--pe tape) or the folder of a run to continue")
     if run is not None and not run.exists() and is_encoding(str(run)):
         raise UsageError(f"RUN is the folder of a run: write --pe {run} to train an encoding")
     recipe = (preset, settings, task, fresh, runs != Path("runs"), init_from)
     if run is not None and (any(recipe) or seed is not None):
         raise UsageError(
-            "RUN goes on with the settings in its run.json: leave out --preset, --set, --task, "
+            "RUN continues with the settings in its run.json: leave out --preset, --set, --task, "
             "--seed, --runs and --init-from; to start over, give these and --pe with --fresh, "
             "without RUN"
         )
     if steps is not None and run is None:
-        raise UsageError("--steps extends a run that is there; for a new one use --set steps=N")
+        raise UsageError("--steps extends an existing run; for a new one use --set steps=N")
     if only_positional and init_from is None:
         raise UsageError("--only-positional goes with --init-from RUN, whose weights stay")
     names = parse_list(pe) if pe is not None else []

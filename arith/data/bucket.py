@@ -1,6 +1,6 @@
-"""Addition Bucket and similar data: an endless, balanced, indexed stream of problems.
+"""Generate an endless, balanced, indexed stream of problems, as of Addition Bucket.
 
-n  problems asked for      C  cells, the combinations of lengths on all axes of the task
+n  requested problems      C  cells, the combinations of lengths on all axes of the task
 """
 
 import hashlib
@@ -21,36 +21,35 @@ from tape_arith.arith.tasks.task import Problems, Task, concatenate
 
 EVALUATION, CARRY = "evaluation", "carry"
 SPLITS = (EVALUATION, CARRY)
-"""Splits that a run can be scored on: uniform digits as in training, or long carry chains."""
+"""Splits for scoring: uniform digits as in training, or long carry chains."""
 LENGTH_TYPE = np.dtype("<u2")
-"""Type of a problem's length as it is stored and hashed."""
+"""Type of a problem's length in files and hashes."""
 _MOST_TOKENS = int(np.iinfo(LENGTH_TYPE).max)
-"""Limit of a problem's length."""
+"""Limit of tokens per problem."""
 MOST_DIGITS = 700
-"""Limit of `max_digits`. Its square is the length of a block, whose order is drawn in memory, and
-the number of cells of a grid, whose file must stay short enough to be read back."""
+"""Limit of `max_digits`. Its square is the length of a block, which is shuffled in memory, and the
+number of cells of a grid, whose file must stay short enough to be read."""
 MOST_PER_CELL = 2**20
-"""Limit of problems per cell, up to which every sum of a grid is exact in float64."""
+"""Limit of problems per cell, so that every sum over a grid is exact in float64."""
 _MOST_PROBLEMS = 2**26
-"""Limit of problems per grid: more would take hours to generate before any is scored."""
+"""Limit of problems per grid; more would take hours to generate."""
 
-_CACHED_TOKENS = 2**21  # size of the work arrays; larger ones exceed the processor's cache
-_PIECE_TOKENS = 2**23  # size of what `pieces` yields at once
-_ORDERED = 2**14  # problems whose order is drawn at once
+_CACHED_TOKENS = 2**21  # size of the work arrays; larger arrays exceed the processor's cache
+_PIECE_TOKENS = 2**23  # size of a piece of `pieces`
+_ORDERED = 2**14  # problems shuffled at once
 
 
 @dataclass(frozen=True)
 class Bucket:
     """Problems 0, 1, 2, ... of 1 to `max_digits` digits; lists of up to `max_operands` numbers.
 
-    Problem i is a pure function of the fields, the task's version and i. Problems k C to
-    k C + C - 1, a block, hold every cell once, in an order of their own: for addition, every pair
-    of operand lengths. A cell with fewer different problems than others, as that of the shortest,
-    is drawn as often, so that its problems come again. Operands are drawn by the task
-    (`Task.draw`), those of the split "carry" by `Task.draw_hard`.
+    Problem i is a pure function of the fields, the task's version and i. A block, problems k C to
+    k C + C - 1, has one problem of every cell (addition: every pair of operand lengths), in an
+    order drawn for this block. Cells with few different problems, as that of the shortest, repeat
+    them. The task draws operands: `Task.draw`, or `Task.draw_hard` for the split "carry".
 
-    Raises UsageError for an unknown task, lengths out of range or without a problem, problems too
-    long to store, and the split "carry" if the task has none.
+    Raises UsageError for an unknown task, for lengths that are out of range, have no problem or
+    give problems too long to store, and for the split "carry" of a task without carries.
     """
 
     task: str
@@ -59,7 +58,7 @@ class Bucket:
     split: str
     """"train", one of SPLITS, or any other name, which gives an independent stream"""
     max_operands: int = 0
-    """0 for a task without an axis of operands"""
+    """0 if the task has no axis of operands"""
 
     def __post_init__(self) -> None:
         task = load_task(self.task)
@@ -104,7 +103,7 @@ class Bucket:
 
     @property
     def longest(self) -> int:
-        """Tokens of the longest problem, the end token included."""
+        """Tokens of the longest problem, with its end token."""
         with task_errors(self.task):
             return load_task(self.task).longest(self.most)
 
@@ -124,7 +123,7 @@ class Bucket:
         return concatenate([self._chunk(first, min(first + rows, stop)) for first in firsts])
 
     def pieces(self, start: int, stop: int) -> Iterator[Problems]:
-        """Yield problems start .. stop - 1 in pieces of bounded size (some tens of MB)."""
+        """Yield problems start .. stop - 1 in pieces of some tens of MB."""
         _check_range(start, stop)
         rows = max(1, _PIECE_TOKENS // self.longest)
         for first in range(start, stop, rows):
@@ -143,7 +142,7 @@ class Bucket:
         return np.stack(places, axis=1) + shortest
 
     def drawn(self, start: int, stop: int) -> Any:
-        """Return what the task draws for problems start .. stop - 1, as in two arrays of digits."""
+        """Draw problems start .. stop - 1 in the task's form, such as two arrays of digits."""
         task, lengths = load_task(self.task), self.axis_lengths(start, stop)
         with task_errors(self.task):
             if self.split == CARRY:
@@ -153,16 +152,16 @@ class Bucket:
             return task.draw(lengths, halves, self.most)
 
     def keys(self, start: int, stop: int, draw: int = 0) -> Int64:
-        """Return a seed for a model's random choices about each problem, int64[n] >= 0.
+        """Return a seed per problem for a model's random choices, int64[n] >= 0.
 
-        Another `draw` gives other seeds for the same problems, as in a second epoch.
+        Another `draw` gives the same problems other seeds, as for a second epoch.
         """
         _check_range(start, stop)
         raw = words(self._key(f"key {draw}"), start, stop - start, 1)[:, 0]
         return (raw >> np.uint64(1)).astype(np.int64)
 
     def sha256(self, count: int) -> str:
-        """Return a hash of the first `count` problems, over the hashes of tokens and lengths."""
+        """Hash the first `count` problems, from the hashes of tokens and lengths."""
         tokens, lengths = hashlib.sha256(), hashlib.sha256()
         for piece in self.pieces(0, count):
             tokens.update(piece.tokens.data)
@@ -186,17 +185,17 @@ class Bucket:
 
 
 def _check_lengths(task: Task[Any], most: tuple[int, ...]) -> None:
-    """Raise UsageError if the task has no problem of so few digits."""
+    """Raise UsageError if a length is below the task's shortest."""
     for axis, length in zip(task.axes, most, strict=True):
         if length < axis.shortest:
             raise UsageError(
                 f"task {task.name} has {axis.shortest} or more {axis.name}, not {length}: set "
-                "trained_digits and tested_digits to as many"
+                f"trained_digits and tested_digits to {axis.shortest} or more"
             )
 
 
 def _check_operands(task: Task[Any], max_operands: int) -> None:
-    """Raise UsageError unless the number of operands is one that the task has."""
+    """Raise UsageError if the task has no problems of this number of operands."""
     shortest = [axis.shortest for axis in task.axes if axis.counts == "operands"]
     if not shortest and max_operands:
         raise UsageError(
@@ -232,14 +231,14 @@ def _blocks_together(num_cells: int) -> int:
     return -(-_ORDERED // num_cells)
 
 
-@lru_cache(maxsize=32)  # enough for as many threads, each in its own span
+@lru_cache(maxsize=32)  # one span per thread, up to 32 threads
 def _cells(bucket: Bucket, span: int) -> npt.NDArray[np.uint32]:
-    """Return the cell, numbered 0 .. C - 1, of each problem of a span of blocks."""
+    """Return the cell of each problem in a span of blocks, 0 .. C - 1."""
     num_cells = bucket.num_cells
     together = _blocks_together(num_cells)
     raw = words(bucket._key("order"), span * together, together, num_cells)
-    # Sorting random words that carry a cell's number in their low bits orders the cells at random.
-    # All words differ, so that every sorting algorithm gives the same order.
+    # Sorting random words with a cell's number in their low bits shuffles the cells. All words
+    # differ, so every sorting algorithm gives the same order.
     low = np.uint64(2 ** (num_cells - 1).bit_length() - 1)
     tagged = (raw & ~low) | np.arange(num_cells, dtype=np.uint64)
     tagged.sort(axis=1)

@@ -1,6 +1,6 @@
-"""A dataset on disk: the tokens of its problems end to end, their lengths, and a manifest.
+"""Read a dataset on disk: the tokens of its problems end to end, their lengths, and a manifest.
 
-The manifest is written last, so that a folder with a manifest is complete.
+The manifest is written last, so a folder with a manifest is complete.
 """
 
 import hashlib
@@ -29,18 +29,18 @@ from tape_arith.arith.tasks.task import Problems
 
 FILE, TOKENS, LENGTHS = "manifest.json", "tokens.npy", "lengths.npy"
 REMEDY = (
-    "tape-arith generate --fresh --out {folder}, with the options that made it (--preset, --set, "
+    "tape-arith generate --fresh --out {folder}, with the options of the dataset (--preset, --set, "
     "--task, --count, --seed), writes it again"
 )
 _EQUALS = DIGIT_ZERO + SYMBOLS.index("=")
 HEADER_BYTES = 128
-"""Bytes that numpy writes before a one-dimensional array, whatever its length."""
+"""Size of numpy's header of a one-dimensional array, of any length."""
 _PLACES, _COMPARED = 20, 1_000
-"""`verify` generates so many problems again, at so many places."""
+"""`verify` compares _COMPARED problems at each of _PLACES places."""
 
 
 class Identity(Part):
-    """All that decides the bytes of a dataset's problems."""
+    """The fields that determine the bytes of a dataset's problems."""
 
     task: Text
     version: Count
@@ -49,7 +49,7 @@ class Identity(Part):
     max_digits: Positive
     count: Positive
     max_operands: Count = 0
-    """Not in the file of a task without an axis of operands."""
+    """Absent from the file if the task has no axis of operands."""
 
     @classmethod
     def of(cls, bucket: Bucket, count: int) -> "Identity":
@@ -59,7 +59,7 @@ class Identity(Part):
 
     @property
     def identity(self) -> "Identity":
-        """The fields of Identity alone, without those of a subclass."""
+        """The fields of Identity, without those of a subclass."""
         return Identity(**{name: getattr(self, name) for name in Identity.model_fields})
 
     def content(self) -> dict[str, Any]:
@@ -86,7 +86,7 @@ class Manifest(Identity):
     remedy: ClassVar[str] = REMEDY
 
     pairs: Positive
-    """Number of cells: for addition, pairs of operand lengths."""
+    """Number of cells; for addition, pairs of operand lengths."""
     vocabulary: list[str]
     num_tokens: Positive
     tokens_sha256: Sha256
@@ -94,7 +94,7 @@ class Manifest(Identity):
 
     @property
     def sha256(self) -> str:
-        """Hash over the hashes of both files."""
+        """Hash of both files' hashes."""
         return hashlib.sha256((self.tokens_sha256 + self.lengths_sha256).encode()).hexdigest()
 
     def files(self, directory: Path) -> list[tuple[Path, int, str]]:
@@ -121,10 +121,10 @@ class Manifest(Identity):
 
     @classmethod
     def load(cls, directory: Path) -> "Manifest":
-        """Read the manifest in `directory` and check that both files are there.
+        """Read the manifest in `directory` and check that both files exist.
 
-        Raises UsageError if there is no manifest; Failure if it is corrupt, if this installation
-        lacks its task or version, or if a file is missing or has the wrong size.
+        Raises UsageError if there is no manifest; Failure if the manifest is corrupt, this
+        installation lacks its task or version, or a file is missing or has the wrong size.
         """
         path = directory / FILE
         if directory.is_file():
@@ -135,8 +135,8 @@ class Manifest(Identity):
         if not path.exists():
             raise UsageError(
                 f"{directory} holds no finished dataset (no {FILE}): "
-                f"tape-arith generate --out {directory}, with the options of what is to be in it "
-                "(--preset, --set, --task, --count, --seed), makes one"
+                f"tape-arith generate --out {directory}, with its options (--preset, --set, "
+                "--task, --count, --seed), writes one"
             )
         manifest = read_document(path, cls)
         try:
@@ -146,8 +146,8 @@ class Manifest(Identity):
         if (manifest.version, manifest.vocabulary) != (version, _vocabulary(manifest)):
             raise Failure(
                 f"{path} is of version {manifest.version} of {manifest.task} or has another "
-                f"vocabulary; this tape-arith makes and reads version {version}: install the one "
-                f"that made it, or {_remedy(directory)}"
+                f"vocabulary; this tape-arith reads and writes version {version}: install the one "
+                f"that wrote it, or {_remedy(directory)}"
             )
         for file, size, _ in manifest.files(directory):
             if not file.is_file() or file.stat().st_size != size:
@@ -156,9 +156,9 @@ class Manifest(Identity):
 
 
 class Dataset:
-    """The dataset in `directory`, read through memory maps.
+    """A dataset that is read through memory maps.
 
-    Raises UsageError if there is no dataset; Failure, naming the file, if it is corrupt.
+    Raises UsageError if `directory` holds none; Failure, naming the file, if it is corrupt.
     """
 
     def __init__(self, directory: Path) -> None:
@@ -172,7 +172,7 @@ class Dataset:
     def problems(self, start: int, stop: int) -> Problems:
         """Return problems start .. stop - 1, equal to `bucket.problems(start, stop)`.
 
-        Raises ValueError beyond the dataset's end; Failure, naming the file, if one is corrupt.
+        Raises ValueError beyond the dataset's end; Failure, naming the file, if a file is corrupt.
         """
         if not 0 <= start <= stop <= len(self):
             raise ValueError(
@@ -193,8 +193,8 @@ class Dataset:
         )
 
     def check_hashes(self) -> None:
-        """Raise Failure if a file is corrupt; all that are wrong are named."""
-        # A flipped digit makes a wrong sum; hashing, a second per GB, finds it.
+        """Raise Failure, naming all corrupt files, if there are any."""
+        # Hashing, a second per GB, detects a flipped digit.
         files = self.manifest.files(self.directory)
         if wrong := [str(file) for file, _, digest in files if sha256(file) != digest]:
             raise Failure(
@@ -203,7 +203,7 @@ class Dataset:
 
     @cached_property
     def _content(self) -> tuple[UInt8, Int64]:
-        """All tokens, and a 0 followed by the end of each problem in them."""
+        """All tokens, and where problems end: 0, then each end."""
         self.check_hashes()
         # Plain arrays, since slicing a memmap takes ten times as long.
         tokens, lengths = (
@@ -216,8 +216,7 @@ class Dataset:
 def verify(directory: Path) -> Manifest:
     """Check the dataset in `directory` against its manifest and its generator.
 
-    It hashes both files and generates some of the problems again. Raises Failure, naming the files
-    that are wrong.
+    Hashes both files and generates some problems again. Raises Failure, naming the corrupt files.
     """
     dataset = Dataset(directory)
     dataset.check_hashes()
@@ -242,7 +241,7 @@ def _vocabulary(identity: Identity) -> list[str]:
 
 
 def _prompt_lengths(tokens: UInt8, lengths: Int64) -> Int64:
-    """Return the tokens of each problem through its first '=', int64[n]."""
+    """Count the tokens of each problem through its first '=', int64[n]."""
     starts = np.cumsum(lengths) - lengths
     equals = np.flatnonzero(tokens == _EQUALS)
     return equals[np.searchsorted(equals, starts)] - starts + 1

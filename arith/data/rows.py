@@ -1,7 +1,7 @@
-"""Problems as inputs of the decoder: padded rows of similar length, or rows packed end to end.
+"""Arrange problems as inputs of the decoder: rows of similar length, padded or packed end to end.
 
-Legend: n rows, T tokens of the longest row or a few more. If packed: C tokens in N sequences, which
-are the n rows followed by fillers, sequences of padding.
+Legend: n rows, T tokens of the longest row or a few more. If packed: C tokens in N sequences, the n
+rows and then fillers, which are sequences of padding.
 """
 
 from collections.abc import Iterator
@@ -16,14 +16,14 @@ from tape_arith.arith.tasks.task import Problems
 
 Integers = NDArray[np.int64]
 CAPACITY_STEP = 4096
-"""The last packed group is filled to a multiple of this many tokens: few shapes, little padding."""
+"""The last packed group has a multiple of this many tokens: few shapes, little padding."""
 
 
 class Rows(NamedTuple):
-    """Right-padded or packed rows. Inputs are T - 1 wide: the end token is never an input.
+    """Right-padded or packed rows. Inputs are T - 1 wide, because the end token is never an input.
 
-    If packed, inputs, targets and is_answer are [1, C], all rows end to end; final_lengths and
-    keys are [N], because fillers take up the rest of the C tokens.
+    If packed, inputs, targets and is_answer are [1, C], all rows end to end, and final_lengths and
+    keys are [N], with those of the fillers.
 
     source_index    int64 [n]       index of each row among the problems
     inputs          int64 [n, T-1]  all tokens but the last
@@ -35,7 +35,7 @@ class Rows(NamedTuple):
     answer_tokens   int64 [n]       number of scored targets of each row, at least 1
     starts          int32 [N + 1]   start of each sequence, then C; None if padded
     longest         if packed, upper limit on the length of a sequence
-    batch_key       key of the first problem of the training batch that the rows are a part of
+    batch_key       key of the first problem in the training batch of these rows
     """
 
     source_index: Integers
@@ -57,7 +57,7 @@ class Rows(NamedTuple):
 
 
 def prepend_bos(problems: Problems, keys: Integers, most: int) -> Problems:
-    """Put 0 to `most` [BOS] in front of each problem; its key draws the number uniformly."""
+    """Put 0 to `most` [BOS] before each problem, a number drawn uniformly by the problem's key."""
     if most == 0:
         return problems
     count = below(most + 1, half_words(keys.astype(np.uint64)[:, None])[:, 0])
@@ -72,7 +72,7 @@ def prepend_bos(problems: Problems, keys: Integers, most: int) -> Problems:
 def pad(
     problems: Problems, keys: Integers, source_index: Integers, width: int | None = None
 ) -> Rows:
-    """Pad the problems at `source_index`, in that order, to `width` inputs (None: the longest)."""
+    """Pad the problems at `source_index`, in this order, to `width` inputs (None: the longest)."""
     lengths, prompts = problems.lengths[source_index], problems.prompt_lengths[source_index]
     starts = problems.starts[source_index]
     column = np.arange(lengths.max() if width is None else width + 1)
@@ -100,7 +100,7 @@ def pack(
 ) -> Rows:
     """Pack the problems at `source_index` end to end.
 
-    Fillers take up the rest of `capacity` tokens, so that all batches have the same shape.
+    Fillers complete `capacity` tokens, so that all batches have the same shape.
     """
     widths = problems.lengths[source_index] - 1
     prompts = problems.prompt_lengths[source_index]
@@ -108,7 +108,7 @@ def pack(
     ends = np.cumsum(widths)
     used = int(ends[-1])
     capacity = used if capacity is None else max(capacity, used)
-    # As many fillers as an empty batch needs, so that every batch has the same number of them.
+    # An empty batch needs the most fillers; every batch gets this number.
     fillers = used + longest * np.arange(1, -(-capacity // longest) + 1)
     starts = np.concatenate(([0], ends, np.minimum(fillers, capacity))).astype(np.int32)
     row = np.repeat(np.arange(len(source_index)), widths)
@@ -142,8 +142,8 @@ def few_shapes(
     lengths  lengths of the inputs, the longest first
     widths   widths that a group may have, ascending; the last is at least the longest length
 
-    A group has about `tokens` inputs, padding included, but at least one row. Its width alone
-    decides its shape, except that the last group takes all rows that are left.
+    A group has about `tokens` inputs, padding included, and at least one row. The width determines
+    the shape, except for the last group, which takes all remaining rows.
     """
     start = 0
     for group in range(count):
@@ -176,14 +176,14 @@ def groups_of_tokens(
     """Yield the problems at `indices` (all, if None) in groups of similar length.
 
     A group has at most `most` tokens, padding included, but at least one row. Packed groups are
-    filled to `most` tokens and so have one shape; the last to a multiple of CAPACITY_STEP.
+    filled to `most` tokens, for one shape; the last group to a multiple of CAPACITY_STEP.
     """
     indices = np.arange(len(problems.lengths)) if indices is None else indices
     order = indices[np.argsort(problems.lengths[indices], kind="stable")]
     lengths = problems.lengths[order]
     start = 0
     while start < len(order):
-        # Rows are sorted by length: the last row of a group decides the group's width.
+        # Rows are sorted by length, so the last row of a group is the widest.
         if packed:
             size = np.cumsum(lengths[start:] - 1)
         else:

@@ -1,7 +1,7 @@
 """Write problems as a dataset, as text or as Parquet, whole or not at all.
 
-Several threads make the problems, because numpy releases Python's lock; a problem depends on its
-index alone, so the bytes are the same for any number of them.
+Several threads generate the problems, because numpy releases Python's lock. A problem depends on
+its index alone, so the bytes are the same for any number of threads.
 """
 
 import filecmp
@@ -30,9 +30,9 @@ from tape_arith.arith.tasks.task import Problems, Task
 from tape_arith.arith.terminal import bar
 
 PIECE = 100_000
-"""Problems that a thread makes at a time."""
+"""Number of problems that a thread generates at a time."""
 _OWN_FILE = re.compile(r"(tokens|lengths)(-\d{5,})?\.npy|unfinished\.json")
-"""The files of a dataset beside its manifest, those of earlier versions too."""
+"""The files of a dataset except its manifest, also of earlier versions."""
 
 
 def generate_dataset(
@@ -46,8 +46,8 @@ def generate_dataset(
 ) -> float:
     """Write a dataset with a progress bar and `workers` threads (0: all cores).
 
-    Returns the seconds it took. Raises Failure if another process is writing the dataset, Stopped
-    if `should_stop` returned True between two pieces; then nothing is written.
+    Returns the seconds that it took. Raises Failure if another process is writing the dataset;
+    Stopped, with nothing written, if `should_stop` returned True between two pieces.
     """
     began = time.perf_counter()
     # A complete dataset needs no lock, and its folder may be read-only.
@@ -75,9 +75,8 @@ def generate(
 ) -> Manifest:
     """Write the first `count` problems of `bucket` to `directory`.
 
-    If the folder already holds the same dataset, it is left unchanged and its manifest returned;
-    `fresh` removes it first. `progress` is called with the number of problems written so far. The
-    caller keeps other writers away.
+    Returns the manifest of the same dataset if the folder holds it; `fresh` removes that first.
+    `progress` gets the number of problems written so far. The caller locks the folder.
 
     Raises UsageError if the folder holds anything else, Failure if it cannot be written.
     """
@@ -85,7 +84,7 @@ def generate(
     identity = Identity.of(bucket, count)
     try:
         directory.mkdir(parents=True, exist_ok=True)
-        # A manifest.json without data may be another program's.
+        # A manifest.json without data may belong to another program.
         names = sorted(path.name for path in directory.iterdir() if not path.name.startswith("."))
         own = [name for name in names if _OWN_FILE.fullmatch(name)]
         if names and not own:
@@ -102,13 +101,13 @@ def generate(
                 )
             progress(count)
             return manifest
-        # The manifest is removed first: after a kill in between, none lists a missing file.
+        # The manifest is removed first, so that after a kill no manifest lists a missing file.
         for name in (FILE, *own):
             (directory / name).unlink(missing_ok=True)
     except OSError as error:
         reason = error.strerror or str(error)
         raise Failure(f"cannot write to the folder {directory}: {reason}") from error
-    num_tokens = _write_files(directory, _made(bucket, count, workers, progress))
+    num_tokens = _write_files(directory, _generated(bucket, count, workers, progress))
     return Manifest.write(directory, identity, num_tokens)
 
 
@@ -117,10 +116,10 @@ def _check_count(count: int) -> None:
         raise UsageError(f"{count} problems are no dataset: give --count 1 or more")
 
 
-def _made(
+def _generated(
     bucket: Bucket, count: int, workers: int, progress: Callable[[int], None]
 ) -> Iterator[Problems]:
-    """Yield the first `count` problems in pieces, made by `workers` threads (0: all cores)."""
+    """Yield the first `count` problems in pieces from `workers` threads (0: all cores)."""
     if workers < 0:
         raise UsageError(f"{workers} workers cannot write problems: give --workers 1 or more")
     threads = workers or os.cpu_count() or 1
@@ -169,12 +168,12 @@ def write_problems(
 ) -> Path:
     """Write the first `count` problems of `bucket` to one file, as "text" or "parquet".
 
-    Text has one problem per line, in the format of the task and without the end token. Parquet has
-    it in the column `text`, next to a column for each axis of the task, as `digits_a`. An existing
-    `path` is replaced only if it has the same bytes, or with `fresh`.
+    Text has a problem per line, in the task's format and without the end token. Parquet has the
+    problem in the column `text`, and a column for each axis of the task, such as `digits_a`. An
+    existing `path` is replaced only if it has the same bytes, or with `fresh`.
 
-    Raises UsageError if `path` holds something else or pyarrow is not installed, Failure if it
-    cannot be written.
+    Raises UsageError if `path` holds anything else or pyarrow is missing, Failure if it cannot be
+    written.
     """
     _check_count(count)
     if path.is_dir():
@@ -183,7 +182,7 @@ def write_problems(
     task = load_task(bucket.task)
     with atomic(path) as temporary:
         with open(temporary, "wb") as file:
-            write(file, task, _made(bucket, count, workers, progress))
+            write(file, task, _generated(bucket, count, workers, progress))
         if path.exists() and not fresh and not filecmp.cmp(path, temporary, shallow=False):
             raise UsageError(
                 f"{path} is damaged or not of {Identity.of(bucket, count)} as {form}: choose "

@@ -1,7 +1,7 @@
-"""The names of encodings, extrapolations, modifiers, tasks and engines, and what they stand for.
+"""Names of encodings, extrapolations, modifiers, tasks and engines, and the files they refer to.
 
-names.py         parse a name with its options, and write it
-locate.py        the file of a name: built in, of a package, of the user
-declarations.py  what a file declares, read without running it
-load.py          the classes of a name, for models/
+names.py         parse and format a name with its options
+locate.py        find the file of a name: built in, in a package, or the user's
+declarations.py  parse what a file declares, without running it
+load.py          import the classes of a name, for models/
 """

@@ -1,7 +1,4 @@
-"""The declaration of a file's class: options, summary, paper. Never imports torch.
-
-A file is parsed, never run.
-"""
+"""Parse what a file's class declares (options, summary, paper), without running the file."""
 
 import ast
 import re
@@ -17,10 +14,10 @@ Value = str | int | float | bool | None
 
 @dataclass(frozen=True)
 class Option:
-    """A keyword-only argument: its annotation as written, its default, or else its `problem`.
+    """A keyword-only argument: its annotation as written and its default.
 
-    With a problem it cannot be set.
-    `meaning` is what the class's docstring says of it in a table, a line `name  meaning`.
+    problem  why it cannot be set, if not empty
+    meaning  its line in the table of the class's docstring, `name  meaning`
     """
 
     annotation: str
@@ -38,7 +35,7 @@ class Option:
         return {value_text(choice): choice for choice in ast.literal_eval(accepted)}
 
     def read(self, text: str) -> Value:
-        """Convert `text` to a value. Raises ValueError that says what is accepted."""
+        """Convert `text` to a value. Raises ValueError with the accepted values as its text."""
         kind = self.annotation.split(" |")[0]
         if choices := self.choices:
             if text not in choices:
@@ -58,10 +55,12 @@ class Option:
 
 @dataclass(frozen=True)
 class Declaration:
-    """The facts that a file declares; `problem`, if not empty, says why they cannot be used.
+    """The facts that a file declares.
 
-    `label` is the name in figures, by default that of the class. `summary` is the first line of
-    `description`, the docstring of the class without its table of options.
+    label        name in figures, by default that of the class
+    description  docstring of the class without its table of options; `summary` is its first line
+    problem      why the facts cannot be used, if not empty
+    chance       share of a task's problems that the best guess gets right
     """
 
     name: str
@@ -75,23 +74,22 @@ class Declaration:
     problem: str = ""
     description: str = ""
     chance: float = 0.0
-    """The share of a task's problems that the best guess gets right, given as a plain number."""
 
 
 @cache
 def read_declaration(
     source: bytes, path: str, name: str, class_name: str = "", package: str = ""
 ) -> Declaration:
-    """Parse a class in the `source` of the file at `path`, by default its last public one.
+    """Parse a class in `source`, the content of the file at `path`; by default the last public one.
 
-    It inherits what it does not declare from bases in the same file, never from another file.
+    What the class does not declare is inherited from bases in the same file, never in another file.
 
-    Raises UsageError if that is no Python or has no such public class.
+    Raises UsageError if the source is not Python or has no such public class.
     """
     try:
         body = ast.parse(source).body
     except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
-        # ValueError: a null byte; the last two: nested deeper than the parser goes
+        # ValueError: a null byte; the last two: nested too deep for the parser
         reason = error.msg if isinstance(error, SyntaxError) else str(error)
         line = f"line {error.lineno}: " if isinstance(error, SyntaxError) and error.lineno else ""
         raise UsageError(f"{path} is not Python: {line}{reason}") from error
@@ -130,7 +128,7 @@ def read_declaration(
 
 
 def modified(own: Declaration, modifier: Declaration) -> Declaration:
-    """Declare an encoding behind a modifier. Raises UsageError if both have an option."""
+    """Declare a modified encoding. Raises UsageError if encoding and modifier share an option."""
     if both := own.options.keys() & modifier.options.keys():
         raise UsageError(
             f"{own.name}: {own.class_name} and {modifier.name} both have an option {min(both)}: "
@@ -141,7 +139,7 @@ def modified(own: Declaration, modifier: Declaration) -> Declaration:
         label=f"{modifier.label} {own.label}",
         summary=f"{own.class_name}: {modifier.summary[0].lower()}{modifier.summary[1:]}",
         description=f"{modifier.description}\n\n{own.class_name}: {own.description}",
-        # Whatever scales its indices, it is still told where digits are.
+        # A modifier scales indices, but the encoding still knows where digits are.
         kind=own.kind if own.kind == "task-structured" else modifier.kind,
         paper="; ".join(filter(None, [modifier.paper, own.paper])),
         options=modifier.options | own.options,
@@ -170,7 +168,7 @@ def _options(node: ast.ClassDef) -> dict[str, Option] | None:
 
 
 def _split_table(docstring: str, names: Collection[str]) -> tuple[str, dict[str, str]]:
-    """Return a docstring without its table, the paragraph of lines `name  meaning`, and that."""
+    """Split a docstring from its table, the paragraph of lines `name  meaning`: text, meanings."""
     paragraphs, meanings = [], dict[str, str]()
     for paragraph in docstring.split("\n\n"):
         name, gap, _ = paragraph.partition("  ")
@@ -181,7 +179,7 @@ def _split_table(docstring: str, names: Collection[str]) -> tuple[str, dict[str,
             name, gap, meaning = line.partition("  ")
             if gap and name:
                 meanings[name] = meaning.strip()
-            else:  # the line goes on
+            else:  # a continued line
                 meanings[next(reversed(meanings))] += f" {line.strip()}"
     return "\n\n".join(paragraphs), meanings
 
@@ -218,7 +216,7 @@ def _is_known(annotation: str) -> bool:
 
 
 def plain_attributes(node: ast.ClassDef) -> dict[str, object]:
-    """Return the attributes in the body of a class that are given as plain text or numbers."""
+    """Return the attributes in the body of a class whose values are plain text or numbers."""
     plain: dict[str, object] = {}
     for line in node.body:
         if isinstance(line, ast.Assign | ast.AnnAssign) and isinstance(line.value, ast.Constant):
@@ -228,7 +226,7 @@ def plain_attributes(node: ast.ClassDef) -> dict[str, object]:
 
 
 def value_text(value: Value) -> str:
-    """Write the value of an option as it stands in a name."""
+    """Format the value of an option as in a name."""
     if isinstance(value, bool):
         return str(value).lower()
     # All digits are kept, so that no two values share a name; a plus would start another part.

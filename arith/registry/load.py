@@ -1,7 +1,4 @@
-"""Import the classes that a name stands for, which may run a user's code.
-
-Imports torch only by what it loads.
-"""
+"""Import the classes of a name, which may run a user's code."""
 
 from functools import partial
 from pkgutil import resolve_name
@@ -17,7 +14,7 @@ _BASES = {
     "extrapolation": "tape_arith.models.extrapolations:Extrapolation",
     "modifier": "tape_arith.models.encoding:PositionalEncoding",
 }
-"""The class that each kind derives from."""
+"""The base class of each kind."""
 
 
 def load_classes(name: Name | str) -> Classes:

@@ -1,8 +1,8 @@
-"""Find the file that a name stands for. Never imports torch.
+"""Find the file of a name.
 
-A name is a file of a folder (encodings, tasks, engines), a class of models/extrapolations.py or
-models/modifiers.py, an entry point of a package, or `FILE.py:CLASS`. A modifier's name stands
-before an encoding's (`aug-rope`). Only `Location.load` runs code; listing never runs a user's.
+A name refers to a file in a folder (encodings, tasks, engines), a class in models/extrapolations.py
+or models/modifiers.py, an entry point of a package, or `FILE.py:CLASS`. A modifier's name precedes
+an encoding's (`aug-rope`). Only `Location.load` runs code; listing never runs a user's code.
 """
 
 import ast
@@ -32,27 +32,27 @@ KINDS = ("encoding", "extrapolation", "modifier")
 
 _ROOT = Path(__file__).parents[2]
 _FOLDERS = {"encoding": "models/encodings", "task": "arith/tasks", "engine": "arith/sweeps/engines"}
-"""The kinds that are a file each, and their folders; extrapolations and modifiers are classes."""
+"""Folders of the kinds with one file per name; extrapolations and modifiers are classes."""
 _OTHER_FILES = {"task": ("task", "load"), "engine": ("worker",)}
-"""The files of these folders that define none."""
+"""Files in these folders that define no task or engine."""
 _ON_DISK = ("encoding", "task")
-"""The kinds that may be a file of the user."""
+"""Kinds that may be defined by a user's file."""
 
 
 def folder(kind: str) -> Path:
-    """Return the folder of the files of a kind."""
+    """Return the folder of a kind's files."""
     return _ROOT / _FOLDERS[kind]
 
 
 @dataclass(frozen=True)
 class Location:
-    """The file, module and class that a name stands for.
+    """The file, module and class of a name.
 
     file        None if it cannot be found without importing a package
     module      empty for a file on disk
     class_name  empty for the last public class of the file
     package     name and version of the installed package; empty for this suite and for files
-    modifier    of the modifier before the name, if there is one
+    modifier    location of the modifier before the name, if any
     """
 
     name: str
@@ -70,7 +70,7 @@ class Location:
 
     @property
     def is_builtin(self) -> bool:
-        """Tell whether the file belongs to this suite, whose version then identifies it."""
+        """Tell whether the file belongs to this suite; its version then identifies the content."""
         return bool(self.module) and not self.package
 
     def source(self) -> bytes:
@@ -78,8 +78,8 @@ class Location:
         if self.file is None:
             raise UsageError(
                 f"'{self.name}' of {self}: no file of Python source is found for {self.module} "
-                "without importing it, and names and options are read from that: install the "
-                "package as plain files"
+                "without importing it, and options are read from the source: install the package "
+                "as plain files"
             )
         try:
             return self.file.read_bytes()
@@ -91,7 +91,7 @@ class Location:
         return hashlib.sha256(self.source()).hexdigest()
 
     def declaration(self) -> Declaration:
-        """Parse the file. Raises UsageError if that is no Python or has no such public class."""
+        """Parse the file. Raises UsageError if it is not Python or has no such public class."""
         path = str(self) if self.is_builtin else str(self.file)
         own = read_declaration(self.source(), path, self.name, self.class_name, self.package)
         return own if self.modifier is None else modified(own, self.modifier.declaration())
@@ -137,10 +137,10 @@ def _select(kind: str, name: str) -> Location:
 
 
 def locations(kind: str) -> list[Location]:
-    """List all locations of a kind, also in other packages; encodings without modifiers."""
+    """List all locations of a kind, other packages included; encodings without modifiers."""
     if kind in _FOLDERS:
         files = _in_folder(folder(kind), f"tape_arith.{_FOLDERS[kind].replace('/', '.')}")
-        builtin = [each for each in files if each.name not in _OTHER_FILES.get(kind, ())]
+        builtin = [file for file in files if file.name not in _OTHER_FILES.get(kind, ())]
     else:
         file = _ROOT / "models" / f"{kind}s.py"
         builtin = _named_classes(file, f"tape_arith.models.{kind}s")
@@ -158,12 +158,12 @@ def _named_classes(file: Path, module: str) -> list[Location]:
 
 
 def split_modifier(name: str) -> tuple[str, str]:
-    """Split the name of an encoding into a modifier, "" if there is none, and the rest.
+    """Split the name of an encoding into its modifier ("" if none) and the rest.
 
     >>> split_modifier("aug-rope"), split_modifier("rope")
     (('aug', 'rope'), ('', 'rope'))
     """
-    # A file or an encoding whose whole name begins like that comes first.
+    # A file or an encoding whose full name begins with a modifier's takes precedence.
     if not os.path.isfile(name.partition(":")[0]) and not is_unmodified(name):
         for modifier in known_names("modifier"):
             if normalized(name).startswith(f"{modifier}-"):
@@ -172,12 +172,12 @@ def split_modifier(name: str) -> tuple[str, str]:
 
 
 def is_unmodified(name: str) -> bool:
-    """Tell whether an encoding is called `name`, without a modifier."""
+    """Tell whether an encoding has this name, without a modifier."""
     return normalized(name) in known_names("encoding")
 
 
 def is_encoding(name: str) -> bool:
-    """Tell whether `name` is an encoding's, with or without a modifier; files are not looked at."""
+    """Tell whether an encoding has this name, with or without a modifier; ignores files."""
     return is_unmodified(split_modifier(name)[1])
 
 
@@ -189,28 +189,29 @@ def known_names(kind: str) -> list[str]:
 def declarations(kind: str) -> list[Declaration]:
     """List all declarations of a kind, sorted by name.
 
-    A package's file that cannot be read is listed with a `problem`, and so hides no others.
+    A package's file that cannot be read is listed with a `problem`, so that the rest is listed.
     """
     listed = []
-    for each in sorted(locations(kind), key=lambda location: location.name):
+    for location in sorted(locations(kind), key=lambda location: location.name):
+        name = location.name
         try:
-            listed.append((each if each.is_builtin else locate(kind, each.name)).declaration())
+            listed.append((location if location.is_builtin else locate(kind, name)).declaration())
         except UsageError as error:
-            if each.is_builtin:
+            if location.is_builtin:
                 raise
-            listed.append(Declaration(each.name, package=each.package, problem=str(error)))
+            listed.append(Declaration(name, package=location.package, problem=str(error)))
     return listed
 
 
 def _in_folder(folder: Path, module: str) -> list[Location]:
-    """Make a location for each file of `folder`, the folder of package `module`."""
+    """List the locations of the files in `folder`, the folder of package `module`."""
     files = (path for path in folder.glob("*.py") if not path.stem.startswith("_"))
     return [Location(normalized(path.stem), path, f"{module}.{path.stem}") for path in files]
 
 
 @cache
 def _installed(group: str) -> tuple[Location, ...]:
-    """Make a location for each entry point of `group`, as in `mine = "package.module:Class"`."""
+    """List the locations of the entry points in `group`, as in `mine = "package.module:Class"`."""
     from importlib.metadata import entry_points  # takes 70 ms, too long for --help
 
     named = (
@@ -224,11 +225,11 @@ def _installed(group: str) -> tuple[Location, ...]:
         for point in entry_points(group=group)
         if point.dist is not None and point.dist.name  # a broken installation has no name
     )
-    return tuple(dict.fromkeys(named))  # a package may stand on the path twice
+    return tuple(dict.fromkeys(named))  # a package may be on the path twice
 
 
 def normalized(name: str) -> str:
-    """Write `name` in lowercase, with dashes for underscores."""
+    """Return `name` in lowercase, with dashes for underscores."""
     return name.replace("_", "-").lower()
 
 
@@ -247,7 +248,7 @@ def source_file(module: str) -> Path | None:
 
 
 def on_disk(path: str, class_name: str) -> Location:
-    """Locate a file; a path below the current folder becomes relative, so that it has one name."""
+    """Locate a file; paths below the current folder become relative, so a file has one name."""
     if not os.path.isfile(path):
         raise UsageError(f"'{path}': there is no such file, as seen from this folder")
     if not class_name:
@@ -258,9 +259,9 @@ def on_disk(path: str, class_name: str) -> Location:
 
 
 class _Loader(SourceLoader):
-    """Loads the very bytes that are hashed.
+    """Loads exactly the bytes that are hashed.
 
-    Bytecode is neither read nor written: two edits within a second can leave it stale.
+    Neither reads nor writes bytecode, which two edits within a second can leave stale.
     """
 
     def __init__(self, location: Location) -> None:
@@ -274,7 +275,7 @@ class _Loader(SourceLoader):
 
 
 def _import_file(location: Location) -> ModuleType:
-    """Import a file on disk, once for each content."""
+    """Import a file on disk, once per content."""
     loader = _Loader(location)
     content = hashlib.sha256(loader.file.encode() + b"\0" + loader.source)
     name = f"tape_arith_file_{content.hexdigest()[:16]}"

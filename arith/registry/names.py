@@ -1,7 +1,6 @@
-"""Names of encodings and tasks on the command line and in JSON. Never imports torch.
+"""Parse names of encodings and tasks, as on the command line and in JSON.
 
-The name of an encoding reads `name[:option=value...][+name...][@from=name]`; locate.py finds the
-files of its parts.
+The name of an encoding reads `name[:option=value...][+name...][@from=name]`.
 """
 
 import re
@@ -29,7 +28,7 @@ class NamePart:
 
 @dataclass(frozen=True)
 class Encoding:
-    """A trained encoding: one part or several, whose weights are new or start from `origin`."""
+    """A trained encoding of one or more parts; its weights are new or start from `origin`."""
 
     parts: tuple[NamePart, ...]
     origin: "Origin | None" = None
@@ -45,9 +44,9 @@ class Encoding:
 
 @dataclass(frozen=True)
 class Origin:
-    """The encoding of an earlier run, whose final weights a run starts from: `tape@from=rope`.
+    """The encoding whose final weights a run starts from: `tape@from=rope`.
 
-    only_positional  whether only the encoding's own parameters are trained
+    only_positional  whether only parameters of the encoding are trained, none of the decoder
     """
 
     encoding: Encoding
@@ -59,7 +58,7 @@ class Origin:
 
 @dataclass(frozen=True)
 class Name:
-    """An encoding and what is added to it at test time: `abacus+rope+yarn`."""
+    """An encoding and its extrapolation at test time: `abacus+rope+yarn`."""
 
     encoding: Encoding
     extrapolation: NamePart | None = None
@@ -75,9 +74,8 @@ def parse(text: str) -> Name:
     >>> str(name.encoding), str(name.extrapolation)
     ('abacus+rope', 'yarn:ramp=paper')
 
-    Options at their defaults are dropped and joined parts are sorted by name, so that one encoding
-    has one name. `models/build.py` refuses parts that cannot be joined. An extrapolation follows
-    the origin:
+    Default options are dropped and joined parts sorted by name, so that an encoding has one name.
+    `models/build.py` refuses parts that cannot be joined. An extrapolation follows the origin:
 
     >>> name = parse("tape@only-positional-from=rope+yarn")
     >>> str(name.encoding), str(name.encoding.origin.encoding), str(name.extrapolation)
@@ -99,7 +97,7 @@ def parse_extrapolation(text: str) -> NamePart:
 
 
 def parse_task(text: str) -> NamePart:
-    """Parse the name of a task with its options; options at their defaults are dropped.
+    """Parse the name of a task with its options; default options are dropped.
 
     Raises UsageError if the task or an option is unknown.
 
@@ -110,20 +108,20 @@ def parse_task(text: str) -> NamePart:
 
 
 def task_location(text: str) -> Location:
-    """Return where a task is. Raises UsageError as `parse_task`.
+    """Locate a task. Raises UsageError as `parse_task`.
 
-    What is not built in is a user's code, which a name in somebody's results must not run.
+    Unless it is built in, it is a user's code, which a name in another's results must not run.
     """
     return locate("task", parse_task(text).name)
 
 
 def parse_list(text: str) -> list[Name]:
-    """Parse names separated by commas; each is kept once, in order. Raises UsageError."""
+    """Parse names separated by commas, without duplicates, in order. Raises UsageError."""
     return list(dict.fromkeys(parse(name) for name in text.split(",") if name.strip()))
 
 
 def source_hashes(encoding: Encoding) -> dict[str, str]:
-    """Hash the file of each part that is not built in, without the files that it imports.
+    """Hash the file of each part that is not built in, but not the files that it imports.
 
     Raises UsageError if a part is unknown or cannot be read.
     """
@@ -132,7 +130,7 @@ def source_hashes(encoding: Encoding) -> dict[str, str]:
 
 
 def read_options(text: str, settings: Iterable[str], declared: Declaration) -> dict[str, Value]:
-    """Convert `settings`, each "key=value", of the name `text`. Raises UsageError."""
+    """Convert the `settings` ("key=value") of the name `text`. Raises UsageError."""
     values: dict[str, Value] = {}
     for setting in settings:
         key, equals, value = setting.partition("=")

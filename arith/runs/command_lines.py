@@ -1,4 +1,4 @@
-"""Write the command lines that messages advise and that jobs run. Never imports torch."""
+"""Write the command lines of messages and jobs."""
 
 import shlex
 from collections.abc import Sequence
@@ -17,7 +17,7 @@ _ANEW = "train it anew, into another folder with --runs, or with --fresh, which 
 
 
 def train_command(name: Name, preset: str | None, root: Path, seed: int = 0) -> str:
-    """Return the command that trains `name` below `root`, where comparisons look for it."""
+    """Return the command that trains `name` below `root`, where comparisons find the run."""
     origin = name.encoding.origin
     words = ["train", "--pe", str(name) if origin is None else name.encoding.own]
     if origin is not None:
@@ -30,7 +30,7 @@ def train_command(name: Name, preset: str | None, root: Path, seed: int = 0) -> 
 
 
 def init_from_options(name: Name, source: Path) -> list[str]:
-    """Return the options that start the training of `name` from the run in folder `source`."""
+    """Return the options that start the training of `name` from the run in `source`."""
     origin = name.encoding.origin
     only = ["--only-positional"] if origin is not None and origin.only_positional else []
     return ["--init-from", str(source), *only]
@@ -42,7 +42,7 @@ def resume_command(folder: RunFolder, *options: str) -> str:
 
 
 def score_command(root: Path, preset: str, name: Name, evaluation_set: EvaluationSet) -> str:
-    """Return the next command for a missing grid: to train, resume or score the first run."""
+    """Return the next command towards a missing grid: train, resume or score the first run."""
     encoding = run_folder(root, preset, name.encoding, 0).path.parent
     first = min(encoding.glob("seed-*/run.json"), default=None)
     if first is not None:
@@ -55,7 +55,7 @@ def score_command(root: Path, preset: str, name: Name, evaluation_set: Evaluatio
 
 
 def completing_command(root: Path, grid: Grid, evaluation_set: EvaluationSet) -> str:
-    """Return the command that completes a grid, or the reason why there is none."""
+    """Return the command that completes a grid, or the reason why no command can."""
     folder = run_folder(root, grid.preset, grid.encoding, grid.seed)
     return _scoring(folder, grid.extrapolation, evaluation_set)
 
@@ -71,8 +71,8 @@ def _scoring(
 def reproduction_commands(root: Path, record: RunRecord, grids: Sequence[Grid]) -> list[str]:
     """Return the commands that repeat the training of a run and the scoring of `grids` in runs/.
 
-    If the run began from the weights of another run, which is then looked up below `root`, that
-    one is trained first. Returns [] if the other run or a preset is unknown here.
+    If the run started from another run's weights, the other run is looked up below `root` and
+    trained first. Returns [] if the other run or a preset is unknown here.
     """
     lines = _training_lines(root, record)
     for grid in grids if lines else ():
@@ -94,10 +94,10 @@ def _training_lines(root: Path, record: RunRecord) -> list[list[str]]:
         try:
             origin, name = record.init_from, record.name
             source = run_folder(root, record.preset, origin.encoding, origin.seed).record()
-        except (Failure, UsageError):  # the other run, or the encoding's file, is no longer here
+        except (Failure, UsageError):  # the other run or the encoding's file is missing
             return []
         expected = (origin.encoding, origin.seed, origin.config_sha256, origin.steps)
-        # A folder may hold another run than its name says.
+        # A folder may hold a run other than its name says.
         if (source.encoding, source.seed, source.config.sha256, source.total_steps) == expected:
             lines = _training_lines(root, source)
         if not lines:
@@ -123,13 +123,13 @@ def _quoted(words: list[str]) -> str:
 
 
 def score_options(extrapolation: NamePart | str | None, evaluation_set: EvaluationSet) -> list[str]:
-    """Return the options that select how a run is scored; [] for the standard grid."""
+    """Return the options that select a grid; [] for the standard grid."""
     extra = ["--with", str(extrapolation)] if extrapolation else []
     return [*extra, *evaluation_set.options]
 
 
 def why_no_weights(folder: RunFolder) -> str:
-    """Say why a run has no final weights, and how to get them."""
+    """Say why a run has no final weights, and how to get weights."""
     if folder.has_results_without_weights():
         return (
             f"{folder.path} is scored, but its weights are not here: put {folder.final.name} into "
@@ -146,8 +146,7 @@ def how_to_restore_weights(folder: RunFolder) -> str:
 
 
 def other_run_roots(root: Path) -> str:
-    """Name other folders of runs, for a message that `root` has none: the folder above `root`, or
-    the folders of sweeps below it."""
+    """Name folders with runs, for a message that `root` has none: above `root`, or of sweeps."""
     if next(root.glob("*/seed-*/run.json"), None) is not None:
         above = root / ".." if root.name in ("", "..") else root.parent
         return f"; {root} is the folder of one preset: name the one above it, --runs {above}"

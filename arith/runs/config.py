@@ -1,4 +1,4 @@
-"""The settings that, besides encoding and seed, decide the results of a run; learning rates."""
+"""The settings that, with encoding and seed, determine a run's results; learning rates."""
 
 import hashlib
 import json
@@ -23,14 +23,14 @@ from tape_arith.arith.registry.names import parse_task
 from tape_arith.arith.tasks.load import task_hash
 
 Policy = Literal["stop", "skip"]
-"""The reaction to a step whose loss or gradient is not finite. Its update is always left out;
-"stop" then ends training, "skip" counts the step and goes on. The policy belongs to a run's record,
-not to its config, because it changes no result of a run without such steps."""
+"""The reaction to a step whose loss or gradient is not finite. Its update is always left out; then
+"stop" ends training, and "skip" counts the step and continues. The policy is in a run's record, not
+in its config, because it changes no result of a run without such steps."""
 
 DATASETS = Path("data")
 """Default folder of the datasets that `generate` writes."""
 
-# Upper limits: a larger value is a mistake or a broken file, and would fill the memory.
+# Upper limits, because a larger value is a mistake and would fill the memory.
 _Digits = Annotated[int, Field(ge=1, le=MOST_DIGITS)]
 _Operands = Annotated[int, Field(ge=0, le=MOST_DIGITS)]
 _Size = Annotated[int, Field(ge=1, le=2**20)]
@@ -43,8 +43,8 @@ _BelowOne = Annotated[float, Field(ge=0, lt=1)]
 class Schedule:
     """Factor of the learning rate at each step: warm-up, constant, cool-down.
 
-    An extended run keeps its first warm-up, so that its steps before the cool-down equal those
-    of a longer run with the same warm-up.
+    An extended run keeps its first warm-up, so that its steps before the cool-down equal those of a
+    longer run with the same warm-up.
     """
 
     steps: int
@@ -57,7 +57,7 @@ class Schedule:
         return self.steps - self.cooldown_steps
 
     def factor(self, step: int) -> float:
-        """Return what the learning rate is multiplied by at `step` (0-based).
+        """Return the factor of the learning rate at `step` (0-based).
 
         >>> [Schedule(10, 2, 4).factor(step) for step in range(10)]
         [0.5, 1.0, 1.0, 1.0, 1.0, 1.0, 1.0, 0.75, 0.5, 0.25]
@@ -72,10 +72,10 @@ class Config(Strict):
     """One recipe: task, size of the decoder, optimization, evaluation.
 
     Operand lengths are in digits; only tasks on lists have numbers of operands. `warmup` and
-    `cooldown` are shares of `steps`. A batch is cut into `groups` length-sorted groups (their
-    number changes rounding, not the gradient). models/decoder.py explains `norm`,
-    `loops` and `input_injection`. Training puts 0 to `leading_bos` [BOS] in front of each problem,
-    at random; scoring puts none.
+    `cooldown` are shares of `steps`. A batch is divided into `groups` of similar length (their
+    number changes rounding, not the gradient). models/decoder.py explains `norm`, `loops` and
+    `input_injection`. Training puts 0 to `leading_bos` [BOS] before each problem, at random;
+    scoring puts none.
     """
 
     task: str
@@ -104,8 +104,8 @@ class Config(Strict):
     problems_per_cell: Annotated[int, Field(ge=1, le=MOST_PER_CELL)]
     evaluation_seed: Count
 
-    # A field added later has a default, and the hash leaves it out at this value: older results
-    # keep their hashes, and older files can be read.
+    # A later field has a default, and the hash omits it at this value, so that older results keep
+    # their hashes and older files can be read.
     leading_bos: Annotated[int, Field(ge=0, le=MOST_DIGITS)] = 0
     trained_operands: _Operands = 0
     tested_operands: _Operands = 0
@@ -135,44 +135,44 @@ class Config(Strict):
     def with_settings(self, settings: Mapping[str, Any]) -> "Config":
         """Return this config with new values, each a number or its text.
 
-        `num_heads` follows `hidden_size` and `head_dim` unless it is given. The task gets its
+        `num_heads` follows from `hidden_size` and `head_dim` unless given. The task gets its
         canonical name. Raises UsageError.
         """
         config = validated({**self.as_dict(), **settings}, Config, strict=False)
         if "num_heads" not in settings and {"hidden_size", "head_dim"} & settings.keys():
             config = replace(config, num_heads=max(1, config.hidden_size // config.head_dim))
-        task_hash(config.task)  # loads a file that has changed again
+        task_hash(config.task)  # reloads a changed file
         return replace(config, task=str(parse_task(config.task)))
 
     def as_dict(self) -> dict[str, Any]:
         return asdict(self)
 
     def bucket(self, seed: int) -> Bucket:
-        """Return the problems that a run of `seed` is trained on."""
+        """Return the training problems of a run of `seed`."""
         return Bucket(self.task, self.trained_digits, seed, "train", self.trained_operands)
 
     def evaluation_bucket(self, split: str = EVALUATION, max_digits: int | None = None) -> Bucket:
-        """Return the problems that grids are scored on, by default to `tested_digits`."""
+        """Return the problems of grids, by default to `tested_digits`."""
         digits, operands = max_digits or self.tested_digits, self.tested_operands
         return Bucket(self.task, digits, self.evaluation_seed, split, operands)
 
     def dataset_folder(self, root: Path, seed: int) -> Path:
-        """Return the folder of a seed's training problems, as in data/addition-bucket-40-seed-1.
+        """Return the folder of a seed's training problems: data/addition-bucket-40-seed-1.
 
-        With numbers of operands, as in data/sort-bucket-3x2.
+        With numbers of operands: data/sort-bucket-3x2.
         """
         operands = f"{self.trained_operands}x" if self.trained_operands else ""
         suffix = f"-seed-{seed}" if seed else ""
         return root / f"{slug(self.task)}-bucket-{operands}{self.trained_digits}{suffix}"
 
     def schedule(self, first_steps: int | None = None) -> Schedule:
-        """Return the schedule of a run whose first budget was `first_steps` (None: `steps`)."""
+        """Return the schedule of a run with the first budget `first_steps` (None: `steps`)."""
         warmup_steps = round(self.warmup * (first_steps or self.steps))
         return Schedule(self.steps, warmup_steps, round(self.cooldown * self.steps))
 
     @property
     def sha256(self) -> str:
-        """Hash of the settings, except `steps`, which `train RUN --steps` may raise."""
+        """Hash of the settings without `steps`, which `train RUN --steps` may raise."""
         defaults = {field.name: field.default for field in fields(self)}
         content = {
             key: value

@@ -1,7 +1,7 @@
-"""Read metrics.jsonl and the learning curves in it, and send each line to trackers too.
+"""Read metrics.jsonl and its learning curves, and send its lines to trackers.
 
-The file has one JSON object per line, in the order of steps. It is the source of truth: a
-tracker that fails is reported once and left out. Never imports torch.
+The file has one JSON object per line, in the order of steps. It is the source of truth, so a
+tracker that fails is reported once and then left out.
 """
 
 import hashlib
@@ -39,10 +39,10 @@ class _MetricsLine(Part):
 
     loss           mean over the steps since the last line, in nats per scored token
     gradient_norm  norm of the gradient at the last step
-    tokens         number of tokens so far, without padding
+    tokens         tokens so far, without padding
     exact_match    exact match on held-out problems of the trained lengths; None between evaluations
     state          measures of the encoding's state by name, one number per layer
-    skipped        number of steps so far that were left out for a loss or gradient not finite
+    skipped        steps so far without an update, for a loss or gradient that was not finite
     """
 
     step: Count
@@ -59,10 +59,10 @@ class _MetricsLine(Part):
 
 
 def read_lines(path: Path) -> tuple[list[dict[str, Any]], list[str]]:
-    """Return the valid lines, and one message for each invalid line.
+    """Return the valid lines, and a message for each invalid line.
 
-    A last line without a line feed is ignored: training is still writing it, or was killed. Raises
-    Failure if the file cannot be read as text.
+    Ignores a last line without a line feed, which training is still writing, or was when killed.
+    Raises Failure if the file cannot be read as text.
     """
     lines: list[dict[str, Any]] = []
     faults: list[str] = []
@@ -82,8 +82,8 @@ def read_lines(path: Path) -> tuple[list[dict[str, Any]], list[str]]:
 def last_evaluations(lines: Sequence[Line]) -> list[tuple[int, float]]:
     """Return step and exact match of the last five evaluations; [] for fewer than two.
 
-    Exact match is that on the small grid, out of distribution. They show how much a result depends
-    on when training stopped. They select nothing: the result is the grid of the final weights.
+    Exact match is on the small grid, out of distribution. The evaluations show how a result depends
+    on the end of training. They select nothing: the result is the grid of the final weights.
     """
     grids = ((line["step"], line.get("small_grid")) for line in lines)
     points = [(step, grid["out_of_distribution"]) for step, grid in grids if grid]
@@ -114,7 +114,7 @@ def _wandb(folder: Path, record: "RunRecord", step: int) -> _Tracker:
     """Log to Weights & Biases, offline unless WANDB_MODE says otherwise."""
     wandb = import_module("wandb")
     name = f"{record.preset}/{record.encoding}/seed-{record.seed}"
-    # Equal for every process that continues this run, so that wandb shows a single run.
+    # Equal in every process that continues this run, so that wandb shows one run.
     identity = f"{name} {record.config.sha256} {folder.parent.absolute()}"
     folder.mkdir(parents=True, exist_ok=True)
     run = wandb.init(
@@ -134,7 +134,7 @@ _TRACKERS: dict[str, Callable[[Path, "RunRecord", int], _Tracker]] = {
     "tensorboard": _tensorboard,
     "wandb": _wandb,
 }
-"""Trackers by name, which is also the name of the package that each needs."""
+"""Trackers by the name of the package that each needs."""
 
 
 def tracker_names() -> list[str]:
@@ -160,9 +160,9 @@ def parse_trackers(text: str | None) -> tuple[str, ...]:
 def tracked(
     names: Sequence[str], folder: Path, record: "RunRecord", step: int
 ) -> Iterator[Callable[[Line], None]]:
-    """Open the trackers `names` for a run at `step`; yield a function that sends them a line.
+    """Open trackers for a run at `step`; yield a function that sends them a line.
 
-    The first error of a tracker is reported on stderr and ends the tracker, but never the run.
+    The first error of a tracker is reported on stderr and ends the tracker, never the run.
     """
     trackers: dict[str, _Tracker] = {}
 
@@ -172,7 +172,7 @@ def tracked(
             yield
         except Exception as error:  # other packages may raise anything
             reason = " ".join(f"{type(error).__name__}: {error}".split())
-            say(f"note: {name} failed, the run goes on without it ({reason})")
+            say(f"note: {name} failed, the run continues without it ({reason})")
             if failed := trackers.pop(name, None):
                 with suppress(Exception):
                     failed.close()

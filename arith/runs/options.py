@@ -1,4 +1,4 @@
-"""Options of a training that change its numbers by rounding at most. Never imports torch."""
+"""Options of a training that change its numbers by rounding at most."""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -11,7 +11,7 @@ class Compute(NamedTuple):
     """The options --backend and --compile.
 
     attention  "auto" or the name of a backend
-    compiled   whether blocks are compiled; None means on a GPU only, unless a training chooses
+    compiled   whether blocks are compiled; None: on a GPU only, unless a training chooses
     """
 
     attention: str = "auto"
@@ -19,12 +19,12 @@ class Compute(NamedTuple):
 
     @property
     def for_scoring(self) -> "Compute":
-        """The same choice for scoring a grid, which on a CPU takes less time than compiling."""
+        """The same options for scoring, which on a CPU takes less time than compiling."""
         return self if self.compiled is not True else self._replace(compiled=None)
 
     @property
     def options(self) -> list[str]:
-        """Command-line options that make this choice; none for the defaults."""
+        """The command-line options of these values; none for the defaults."""
         backend = [] if self.attention == "auto" else ["--backend", self.attention]
         if self.compiled is None:
             return backend
@@ -36,14 +36,14 @@ AUTO = Compute()
 
 @dataclass(frozen=True)
 class TrainOptions:
-    """Options that change a run's numbers by rounding at most, so its config holds none of them.
+    """Options that change a run's numbers by rounding at most, and so are not in its config.
 
     data          a generated dataset; None takes the usual one if it fits (`usual_dataset`), and
                   otherwise generates the same problems as needed
     compute       attention backend and compilation
-    curves        whether to score the small grid on the way
+    curves        whether to score the small grid during training
     trackers      names of trackers that also get every line of metrics.jsonl
-    on_nonfinite  policy for a loss or gradient that is not finite; None keeps the record's
+    on_nonfinite  policy for a loss or gradient that is not finite; None: as in the record
     """
 
     data: Path | None = None

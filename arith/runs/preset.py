@@ -1,7 +1,4 @@
-"""Load presets: the recipes that runs begin from, each a TOML file; and tell what differs from one.
-
-Never imports torch.
-"""
+"""Load presets, recipes in TOML files, and compare configs with them."""
 
 from collections.abc import Sequence
 from contextlib import suppress
@@ -26,7 +23,7 @@ def presets() -> list[str]:
 def known_preset(name: str | None) -> str | None:
     """Return the name of a preset, with the canonical name of the task in PRESET@TASK; or None.
 
-    A task that this machine does not have keeps its text, so that its results can be read. Raises
+    A task that this machine lacks keeps its text, so that its results can be read. Raises
     UsageError for an unknown preset.
     """
     if name is None:
@@ -47,12 +44,12 @@ def check_task(preset: str | None) -> None:
 
 
 def is_preset(name: str) -> bool:
-    """Tell whether this installation has the preset of a PRESET or PRESET@TASK."""
+    """Tell whether this installation has the preset in PRESET or PRESET@TASK."""
     return name.partition("@")[0] in presets()
 
 
 def preset_of(preset: str, task: str) -> str:
-    """Return PRESET@TASK, or PRESET if the task is its own: runs of two tasks share no folder."""
+    """Return PRESET@TASK, or PRESET for its own task, so that no two tasks share a folder."""
     own = preset.partition("@")[0]
     return own if load_preset(own).task == task else f"{own}@{task}"
 
@@ -67,13 +64,12 @@ def with_task(preset: str, task: str) -> str:
 
 
 def load_preset(name: str) -> Config:
-    """Return the config of a preset, for PRESET@TASK with that task. Raises UsageError for an
-    unknown preset.
+    """Return the config of PRESET or PRESET@TASK. Raises UsageError for an unknown preset.
 
-    A preset may name another as its `base` and give only what differs from it.
+    A preset may name another as its `base` and give only the differences.
     """
     own, at, task = name.partition("@")
-    if at:  # the task's file is not read: a record tells of a task that is not on this machine
+    if at:  # without reading the task's file, which this machine may lack
         return replace(load_preset(own), task=task)
     known_preset(name)
     path = PRESETS_FOLDER / f"{name}.toml"
@@ -97,7 +93,7 @@ def parse_settings(settings: Sequence[str]) -> dict[str, str]:
 
 
 def describe_preset(name: str) -> str:
-    """Return the first comment of the file of a PRESET or PRESET@TASK."""
+    """Return the first comment in the file of PRESET or PRESET@TASK."""
     first = read_text(PRESETS_FOLDER / f"{name.partition('@')[0]}.toml").split("\n")[0]
     return first.removeprefix("#").strip()
 

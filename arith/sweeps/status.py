@@ -1,4 +1,4 @@
-"""Tell how far runs and sweeps are, from their files alone. Never imports torch."""
+"""Report the progress of runs and sweeps from their files alone. Never imports torch."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass, replace
@@ -22,9 +22,9 @@ STATES = ("waiting", "running", "trained", "scored", "failed")
 class Row:
     """One job of a sweep, or one run.
 
-    step, steps  steps of training (or blocks of a grid) that are done, and all of them
-    reason       why the job failed, or which failed job it waits for in vain
-    where        where a remote engine has the job: "slurm: running on n1"
+    step, steps  finished and planned steps of training, or blocks of a grid
+    reason       why the job failed, or which failed job blocks it
+    where        the place of the job on a remote engine: "slurm: running on n1"
     """
 
     id: str
@@ -39,7 +39,7 @@ class Row:
 
 
 def status(folder: Path) -> list[Row]:
-    """Return one row per job of a sweep's folder, or one row per run in a folder of runs.
+    """Return a row per job of a sweep's folder, or per run in a folder of runs.
 
     Raises UsageError if `folder` is neither.
     """
@@ -51,7 +51,7 @@ def status(folder: Path) -> list[Row]:
 
 
 def is_active(rows: Sequence[Row]) -> bool:
-    """Return whether a job runs, or waits without being blocked by a failed one."""
+    """Tell whether a job runs, or waits for no failed job."""
     return any(
         row.state == "running" or (row.state == "waiting" and not row.reason) for row in rows
     )
@@ -63,7 +63,7 @@ def content(rows: Sequence[Row]) -> dict[str, Any]:
 
 
 def as_text(rows: Sequence[Row]) -> str:
-    """Format a table for people, and the number of rows in each state."""
+    """Format a table for people, with the number of rows in each state."""
     lines = [["job", "state", "where", "step", "loss", "left", "log"]]
     for row in rows:
         step = "" if row.step is None else f"{row.step:,} of {row.steps:,}"
@@ -71,7 +71,7 @@ def as_text(rows: Sequence[Row]) -> str:
         left = "" if row.seconds_left is None else str(timedelta(seconds=round(row.seconds_left)))
         tail = row.log or row.reason or ""
         lines.append([row.id, row.state, row.where or "", step, loss, left, tail])
-    columns = [each for each in zip(*lines, strict=True) if each[0] != "where" or any(each[1:])]
+    columns = [cells for cells in zip(*lines, strict=True) if cells[0] != "where" or any(cells[1:])]
     widths = [max(map(len, column)) for column in columns]
     table = [
         "  ".join(map(str.ljust, line, widths)).rstrip() for line in zip(*columns, strict=True)
@@ -99,7 +99,7 @@ def _row_of_job(job: Job, folder: Path, began: float) -> Row:
     row, log = _row(job.id, job.progress(), job.kind), log_file(folder, job.id)
     state = read_state(log) if row.state in ("waiting", "running") else None
     remote = state is not None and not state.is_final
-    if log.exists() and (remote or log.stat().st_mtime >= began):  # else it is older
+    if log.exists() and (remote or log.stat().st_mtime >= began):  # else the log is older
         row = replace(row, log=log.as_posix())
     if row.state == "waiting" and state is not None and state.state == "failed":
         return replace(row, state="failed", reason=state.reason)

@@ -1,10 +1,10 @@
-"""A sweep: a TOML file that names encodings to train and their seeds. Never imports torch.
+"""Load a sweep, a TOML file of encodings to train and their seeds. Never imports torch.
 
-    # What is compared here: the line that `tape-arith sweep` shows.
+    # What this sweep compares: the line that `tape-arith sweep` shows.
     preset = "mini"                       # or presets = ["mini-copy", "mini-sort"]
     encodings = ["rope", "tape+yarn"]     # or [[groups]], each with encodings, seeds and presets
     seeds = [0, 1, 2]                     # the outer loop: all encodings are trained with 0 first
-    splits = ["evaluation", "carry"]      # what is scored (default: evaluation)
+    splits = ["evaluation", "carry"]      # the splits to score (default: evaluation)
 
     [set]                                 # in place of the preset's settings
     steps = 2000
@@ -13,14 +13,14 @@
     num_layers = [2, 4]                   # several [[grid]] join their combinations
 
     [tune]                                # each value is trained; for each encoding the table takes
-    learning_rate = [3e-4, 1e-3]          # the one that is best in distribution
+    learning_rate = [3e-4, 1e-3]          # the value that is best in distribution
 
-"*" stands for all encodings that the file does not name. tape@from=rope starts from the final
-weights of rope; tape@only-positional-from=rope does too, but trains tape's own parameters alone.
-For both, rope is trained first, and not scored. Runs whose settings are not
-the preset's go to a folder named after the sweep, with a subfolder for each combination, never
-among the preset's runs. Several presets, as of several tasks, are each ranked by themselves, and a
-group may have fewer of them. Only the learning rate can be tuned.
+"*" means all encodings that the file does not name. tape@from=rope starts from the final weights of
+rope; tape@only-positional-from=rope does too, but trains only tape's own parameters. For both, rope
+is trained first, but not scored. Runs with other settings than the preset's go to a folder named
+after the sweep, with a subfolder for each combination, never among the preset's runs. Each preset,
+as of one task, is ranked by itself; a group may have fewer presets. Only the learning rate can be
+tuned.
 """
 
 from collections import Counter
@@ -45,17 +45,17 @@ from tape_arith.arith.runs.run import Run
 
 BUNDLED = Path(__file__).parent / "bundled"
 RUN = "run"
-"""The name under which the command `run` has its logs, so that no sweep may have it."""
+"""The name of the logs of the command `run`, which no sweep may have."""
 _MOST = 1000
-"""Maximum number of seeds or of combinations, so that a typing error cannot fill the memory."""
+"""Limit of seeds and of combinations, so that a typing error cannot fill the memory."""
 
 
 @dataclass(frozen=True)
 class Combination:
     """A preset and a combination of settings.
 
-    It has one config or, if learning rates are tuned, one for each rate: tables take, for each
-    encoding, the config that is best in distribution.
+    It has one config or, if learning rates are tuned, one per rate; for each encoding tables take
+    the config that is best in distribution.
     """
 
     preset: str
@@ -64,7 +64,7 @@ class Combination:
 
 @dataclass(frozen=True)
 class Group:
-    """Encodings with their seeds, in the file's order, and the presets they are trained with."""
+    """Encodings with their seeds, in the file's order, and their presets."""
 
     presets: tuple[str, ...]
     seeds: dict[Name, tuple[int, ...]]
@@ -72,7 +72,7 @@ class Group:
 
 @dataclass(frozen=True)
 class Sweep:
-    """The content of a sweep's file, checked: every name is known."""
+    """The content of a sweep's file, with known names only."""
 
     name: str
     summary: str
@@ -95,11 +95,11 @@ class Sweep:
         return {key: getattr(config, key) for key in self.varied}
 
     def label(self, config: Config) -> str:
-        """Format varied settings as part of a path: "hidden_size=128,learning_rate=0.001"."""
+        """Format varied settings for a path: "hidden_size=128,learning_rate=0.001"."""
         return ",".join(f"{key}={slug(str(v))}" for key, v in self.settings(config).items())
 
     def root(self, out: Path, preset: str, config: Config) -> Path:
-        """Return the folder of the runs of `config` below `out`."""
+        """Return the folder below `out` with the runs of `config`."""
         own = self.varied or config != load_preset(preset_of(preset, config.task))
         return out / self.name / self.label(config) if own else out
 
@@ -122,7 +122,7 @@ class Sweep:
 
 
 def sweep_folder(name: str, out: Path) -> Path:
-    """Return the folder of a sweep's logs, states and tables; its runs are elsewhere in `out`."""
+    """Return the folder of a sweep's logs, states and tables; runs are elsewhere in `out`."""
     return out / "sweeps" / name
 
 
@@ -137,7 +137,7 @@ def sweep_names() -> list[str]:
 
 
 def load_sweep(name: str) -> Sweep:
-    """Load the bundled sweep of that name, or the file at that path. Raises UsageError."""
+    """Load a bundled sweep by name, or a file by path. Raises UsageError."""
     path = Path(name)
     if name in sweep_names():
         path = BUNDLED / f"{name}.toml"
@@ -195,7 +195,7 @@ _Model = TypeVar("_Model")
 
 
 def _table(name: str, content: Mapping[str, Any], model: type[_Model]) -> _Model:
-    """Return a table of the file as a `model`. Raises UsageError, naming the table."""
+    """Convert a table of the file to a `model`. Raises UsageError, naming the table."""
     try:
         return validated(content, model)
     except UsageError as error:
@@ -239,9 +239,10 @@ def _checked(name: str, text: str, content: Mapping[str, Any]) -> Sweep:
     splits = tuple(map(known_split, file.splits))
     groups = _groups(file, presets)
     sweep = Sweep(name, summary, presets, combinations, groups, splits, varied, text)
-    for same, count in Counter(chain(*(each.configs for each in combinations))).items():
+    configs = chain(*(combination.configs for combination in combinations))
+    for repeated, count in Counter(configs).items():
         if count > 1:
-            raise UsageError(f"{sweep.label(same) or 'a preset'} is named twice")
+            raise UsageError(f"{sweep.label(repeated) or 'a preset'} is named twice")
     return sweep
 
 
@@ -251,7 +252,7 @@ def _known_presets(names: Iterable[str]) -> list[str]:
 
 
 def _groups(file: SweepFile, presets: tuple[str, ...]) -> tuple[Group, ...]:
-    """Return the groups; "*" stands for the encodings that the file does not name."""
+    """Return the groups; "*" means the encodings that the file does not name."""
     if (file.groups is None) == (file.encodings is None and file.seeds is None):
         raise UsageError("give encodings and seeds, or [[groups]] that have them")
     if file.groups is None:
@@ -275,10 +276,10 @@ def _groups(file: SweepFile, presets: tuple[str, ...]) -> tuple[Group, ...]:
                 seeds[name] = tuple(dict.fromkeys(table.seeds))
         groups.append(Group(own, seeds))
     first, *more = (name for group in groups for name in group.seeds)
-    for name in more:  # each "from=" is one training before
+    for name in more:  # each "from=" is an earlier training
         if str(name).count("from=") != str(first).count("from="):
             raise UsageError(
-                f"{first} and {name} do not begin alike, so they never stand in one table: give "
-                "each a sweep of its own (what a run begins from is trained in any case)"
+                f"{first} and {name} do not begin alike, so they are never in one table: give each "
+                "a sweep of its own (a sweep also trains the runs that others start from)"
             )
     return tuple(groups)

@@ -1,7 +1,7 @@
-"""Tasks and their problems; README.md says how to add one. Never imports torch.
+"""Tasks and their problems; README.md says how to add one.
 
 task.py      the interface of a task
-registry.py  tasks by name: of this folder, of packages, FILE.py:CLASS
-families/    what several tasks share: numbers, tokens, formats, base classes
-addition.py  a task, as is every other file
+load.py      load a task by name
+families/    code that several tasks share: numbers, tokens, formats, base classes
+addition.py  a task, like every other file
 """

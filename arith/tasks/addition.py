@@ -1,4 +1,4 @@
-"""Addition of two numbers of any length."""
+"""Add two numbers of any length."""
 
 from typing import Literal
 
@@ -11,7 +11,7 @@ from tape_arith.arith.tasks.families.writing import Field, Format, Writer
 
 
 class Addition(TwoOperands):
-    """The sum of two numbers; with a scratchpad, after the carry out of each place.
+    """The sum of two numbers; a scratchpad writes the carry out of each place before it.
 
     >>> Addition().text("48+5")
     '84+5=35'
@@ -83,7 +83,7 @@ def carries(a: Digits, b: Digits) -> Digits:
     """Return the carry out of each place of a + b, for the places of the longer operand."""
     length = np.maximum(a.lengths, b.lengths)
     width = 1 + int(length.max(initial=0))
-    # digit of the sum = digit of a + digit of b + carry in - 10 x carry out. Ten is even: so the
+    # digit of the sum = digit of a + digit of b + carry in - 10 x carry out. Ten is even, so the
     # lowest bit of (digit of the sum - digit of a - digit of b) is the carry in.
     total, first, second = (number.widened(width).values for number in (added(a, b), a, b))
     into = (total - first - second) & 1

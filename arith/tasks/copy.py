@@ -1,4 +1,4 @@
-"""Copying a string of digits."""
+"""Copy a string of digits."""
 
 from tape_arith.arith.tasks.families.numbers import Digits, Int64
 from tape_arith.arith.tasks.families.strings import OneString

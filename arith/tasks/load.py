@@ -1,4 +1,4 @@
-"""Load the task of a name: built in, of an installed package, or FILE.py:CLASS."""
+"""Load a task by name: built in, in an installed package, or FILE.py:CLASS."""
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -24,7 +24,7 @@ _FAMILIES = "TwoOperands, OneString or ListOfNumbers"
 
 @contextmanager
 def task_errors(name: str) -> Iterator[None]:
-    """Turn errors of the code of a task that is not built in into a Failure that names the line."""
+    """Turn errors in the code of a user's task into a Failure that names the line."""
     try:
         yield
     except USER_CODE_ERRORS as error:
@@ -38,7 +38,7 @@ def task_errors(name: str) -> Iterator[None]:
 
 
 def is_task(text: str) -> bool:
-    """Tell whether a name is a task's, not an encoding's. Of FILE.py:CLASS, it runs the file.
+    """Tell whether a name is a task's, not an encoding's. Runs the file of FILE.py:CLASS.
 
     Raises UsageError if the file cannot be imported or has no such class.
     """
@@ -54,9 +54,9 @@ def is_task(text: str) -> bool:
 
 
 def task_hash(text: str) -> dict[str, str]:
-    """Return the SHA-256 of a task's file by its name; {} if it is built in.
+    """Return the SHA-256 of a task's file, by the task's name; {} if it is built in.
 
-    A file that has changed is loaded again from now on: it does not change in the middle of a run.
+    From this call on `load_task` loads a changed file again, so no task changes during a run.
     Raises UsageError if no task has this name or its file cannot be read.
     """
     place = task_location(text)
@@ -69,15 +69,15 @@ def task_hash(text: str) -> dict[str, str]:
 
 
 _loaded: dict[str, tuple[Location, str]] = {}
-"""The file and its SHA-256 of each task of `load_task` that is not built in, by name."""
+"""File and SHA-256 of each loaded task that is not built in, by name."""
 
 
 @lru_cache
 def load_task(text: str) -> Task[Any]:
     """Return the task of this name, with its options.
 
-    Raises UsageError if no task has this name (it suggests the nearest), if two have it, if an
-    option is wrong, or if the file or package does not define exactly one task.
+    Raises UsageError if no task has this name (with the nearest name), if two have it, if an option
+    is wrong, or if the file or package does not define exactly one task.
     """
     part = parse_task(text)
     place = locate("task", part.name)
@@ -101,7 +101,7 @@ def load_task(text: str) -> Task[Any]:
         task: Task[Any] = cast(Any, leaves[0])(**options)
         task.name = str(part)
         _check_defined(place, [name for name in _declared(task) if not hasattr(task, name)])
-        task.text(task.example)  # a missing symbol or method is known before training
+        task.text(task.example)  # finds a missing symbol or method before training
     except UsageError as error:
         prefix = "" if str(error).startswith("task ") else f"task {part}: "
         raise UsageError(f"{prefix}{error}") from error
@@ -111,12 +111,12 @@ def load_task(text: str) -> Task[Any]:
 
 
 def _declared(task: Task[Any]) -> list[str]:
-    """Return the attributes that a task and its families are declared to have."""
+    """Return the attributes that a task and its families declare."""
     declared = (vars(base).get("__annotations__", ()) for base in type(task).__mro__)
     return list(dict.fromkeys(chain(*declared)))
 
 
 def _check_defined(place: Location, lacking: Sequence[str]) -> None:
-    """Raise UsageError if the class at `place` lacks anything that a task has."""
+    """Raise UsageError if the class at `place` is `lacking` attributes or methods of a task."""
     if lacking:
         raise UsageError(f"task {place} lacks {', '.join(lacking)}: define that in its class")

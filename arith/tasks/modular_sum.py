@@ -1,4 +1,4 @@
-"""Sums of digits modulo a number."""
+"""Sum digits modulo a number."""
 
 import numpy as np
 
@@ -31,7 +31,7 @@ class ModularSum(OneString):
             raise UsageError(f"modulus={modulus}: give 2 to 10,000")
         super().__init__(Format(spaces=spaces))
         self.modulus = modulus
-        # Digits spread over ten remainders at once. Over more, a guess falls with length.
+        # One digit reaches ten remainders. With more, the best guess gets worse with length.
         self.chance = 1 / modulus if modulus <= 10 else 0.0
 
     @property

@@ -1,4 +1,4 @@
-"""Multiplication of two numbers of any length."""
+"""Multiply two numbers of any length."""
 
 from typing import Literal
 
@@ -19,7 +19,7 @@ _MOST_B_DIGITS = 100
 
 
 class Multiplication(TwoOperands):
-    """The product of two numbers; with a scratchpad, after partial products and running totals.
+    """The product of two numbers; a scratchpad has partial products and running totals before it.
 
     >>> Multiplication().text("48x5")
     '84x5=042'
@@ -32,10 +32,10 @@ class Multiplication(TwoOperands):
     running total is the sum of the partial products so far, and the last is the answer (Cho et al.
     2024, arXiv 2410.15787).
 
-    With `b_digits` the length of a is the only one that grows, as in Cho et al. (2024, arXiv
-    2405.20671), who multiply N digits by two.
+    With `b_digits` only the length of a grows, as in Cho et al. (2024, arXiv 2405.20671), who
+    multiply N digits by two.
 
-    b_digits    digits of b, always; 0: b is as long as a may be
+    b_digits    fixed number of digits of b; 0: b is as long as a may be
     order       "reversed": from the least significant digit on; "plain": as people write numbers
     pad         zeros up to the longer operand
     spaces      most blanks at random places of the prompt

@@ -1,4 +1,4 @@
-"""Bitwise operations on two bit strings."""
+"""Combine two bit strings bit by bit."""
 
 from typing import Literal
 
@@ -21,8 +21,8 @@ class Or(TwoOperands):
     >>> Or(op="xor", pad=True).text("0101^011")
     '1010^1100=0110'
 
-    The last bits stand below each other, and the shorter string counts as filled with zeros. The
-    result is as long as the longer one. Leading zeros belong to a string.
+    The last bits are aligned, and the shorter string counts as filled with zeros. The result is as
+    long as the longer string. Leading zeros belong to a string.
 
     op      "or", "and" or "xor"
     pad     zeros up to the longer string
@@ -50,7 +50,7 @@ class Or(TwoOperands):
         return longer(lengths)
 
     def words_each(self, most: tuple[int, ...]) -> int:
-        return num_quads(max(most))  # of two half words: a quad of each string
+        return num_quads(max(most))  # a word has two half words: a quad of each string
 
     def draw(self, lengths: Int64, halves: UInt32, most: tuple[int, ...]) -> Operands:
         quads = num_quads(max(most))

@@ -1,4 +1,4 @@
-"""Parity of a bit string."""
+"""Compute the parity of a bit string."""
 
 import numpy as np
 

@@ -1,4 +1,4 @@
-"""Reversing a string of digits."""
+"""Reverse a string of digits."""
 
 import numpy as np
 

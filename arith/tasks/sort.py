@@ -1,4 +1,4 @@
-"""Sorting numbers of any length."""
+"""Sort numbers of any length."""
 
 from typing import Literal
 
@@ -42,7 +42,7 @@ class Sort(ListOfNumbers):
 
     def answer_fields(self, drawn: NumberList, write: Writer) -> list[Field]:
         order = ascending(drawn.values)
-        # Numbers that a list does not have are 0 and come first here: they go to the end.
+        # Numbers that a list lacks are 0 and so come first here; they move to the end.
         most = order.shape[1]
         ranks = (np.arange(most) - drawn.counts[:, None]) % most
         order = np.take_along_axis(order, ranks, 1)

@@ -1,4 +1,4 @@
-"""Subtraction of two numbers of any length."""
+"""Subtract two numbers of any length."""
 
 from typing import Literal
 
@@ -12,7 +12,7 @@ from tape_arith.arith.tasks.families.writing import Field, Format, Writer
 
 
 class Subtraction(TwoOperands):
-    """The difference of two numbers; a minus stands after it, where it is read, if it is negative.
+    """The difference of two numbers; if negative, its last symbol (plain order: first) is a minus.
 
     >>> Subtraction().text("48-5")
     '84-5=34'
@@ -61,14 +61,14 @@ class Subtraction(TwoOperands):
     def columns(self, drawn: Operands) -> Int64:
         a, b = drawn
         negative = differences(a, b)[1]
-        # The smaller number is taken from the larger one, as on paper.
+        # The smaller number is subtracted from the larger one, as on paper.
         return (a.values.astype(np.int64) - b.values) * np.where(negative, -1, 1)[:, None]
 
     def hard_halves(self, most: tuple[int, ...]) -> int:
         return 3 + max(most)
 
     def draw_hard(self, lengths: Int64, halves: UInt32, most: tuple[int, ...]) -> Operands:
-        # Of two operands of one length, the first half word says which is larger.
+        # The first half word decides which of two operands of equal length is larger.
         first, second = lengths.T.copy()
         swapped = ((first < second) | ((first == second) & (below(2, halves[:, 0]) > 0)))[:, None]
         ordered = np.where(swapped, lengths[:, ::-1], lengths)

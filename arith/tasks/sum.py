@@ -1,4 +1,4 @@
-"""Sums of several numbers of any length."""
+"""Add several numbers of any length."""
 
 from typing import Literal
 
@@ -11,7 +11,7 @@ from tape_arith.arith.tasks.families.writing import Field, Format, Writer
 
 
 class Sum(ListOfNumbers):
-    """The sum of two or more numbers; with a scratchpad, after the running totals.
+    """The sum of two or more numbers; a scratchpad has the running totals before it.
 
     >>> Sum().text("12+5+7")
     '21+5+7=42'
@@ -65,8 +65,8 @@ class Sum(ListOfNumbers):
         return 2 * self.words_each(most) + 2 + most[1]
 
     def draw_hard(self, lengths: Int64, halves: UInt32, most: tuple[int, ...]) -> NumberList:
-        # The digits of a longest number and of the one after it are drawn once more, beside what
-        # the others add up to.
+        # The digits of a longest number and of the next one are drawn again, given the columns of
+        # the other numbers.
         counts, digits = lengths.T
         usual = 2 * self.words_each(most)
         drawn, rows = self.draw(lengths, halves[:, :usual], most), np.arange(len(lengths))

@@ -19,16 +19,16 @@ from tape_arith.arith.tasks.families.writing import Field, Format, Order, Writer
 Drawn = TypeVar("Drawn")
 
 _TRIES = 32
-"""Draws of which a problem of the split `carry` is chosen."""
+"""Number of draws from which a problem of the split `carry` is chosen."""
 
 
 class Axis(NamedTuple):
-    """A length of a problem: what a grid's rows or columns count.
+    """A length of a problem, which a grid's rows or columns count.
 
     name      for people, as in "digits of a"
     column    in tables of cells, as in "digits_a"
-    counts    what of a preset limits it: trained_digits and tested_digits, or trained_operands and
-              tested_operands
+    counts    "digits": a preset limits it by trained_digits and tested_digits; "operands": by
+              trained_operands and tested_operands
     shortest  the least length that has problems
     """
 
@@ -76,32 +76,32 @@ def take(problems: Problems, indices: Int64) -> Problems:
 class Task(ABC, Generic[Drawn]):
     """One kind of problem. Its keyword-only arguments are its options.
 
-    `Drawn` holds what is drawn for n problems, as in two arrays of digits. A family (TwoOperands,
-    OneString, ListOfNumbers) defines most of the methods; a leaf says what the answer is.
+    `Drawn` holds the operands of n problems, such as two arrays of digits. A family (TwoOperands,
+    OneString, ListOfNumbers) defines most methods; a leaf defines the answer.
     """
 
     base: ClassVar[int] = 10
     """Digits are 0 to base - 1."""
     version: ClassVar[int]
-    """Raised whenever a problem changes: datasets and results of two versions never mix."""
+    """Incremented when problems change: datasets and results of two versions never mix."""
     axes: tuple[Axis, ...]
     example: str
     """A problem as people write it."""
     symbols: str = ""
-    """Symbols that the vocabulary has for this task alone."""
+    """Symbols that only this task's vocabulary has."""
     step_symbols: str = ""
-    """Symbols that end a step of a scratchpad; after the last of them stands the final answer."""
+    """Symbols that end a step of a scratchpad; the final answer follows the last one."""
     writing_rule: ClassVar[str] = ""
-    """The rule that `example` does not show, for the error of a problem that is not one."""
+    """A rule that `example` does not show, for the error about an invalid problem."""
     separators: str = "="
-    """Symbols that end a part of the prompt, '=' last."""
+    """Symbols that end a part of the prompt; '=' is the last."""
     coupled: ClassVar[Literal["alike", "mirrored"] | None] = None
-    """The pairs of Position Coupling (Cho et al. 2024), digits counted as they are written: digit k
-    of the answer and digit k of each operand, or digit k from the end; None: not coupled."""
+    """The pairs of Position Coupling (Cho et al. 2024), digits counted as written: digit k of the
+    answer with digit k of each operand, or with digit k from the end; None: not coupled."""
     chance: float = 0.0
     """Share of problems that the best guess gets right, if it does not fall with length."""
     name: str = ""
-    """Value of --task with the options that are not at their defaults; `load_task` sets it."""
+    """Value of --task, without default options; `load_task` sets it."""
 
     def __init__(self, format: Format | None = None) -> None:
         self.format = format or Format()
@@ -112,19 +112,19 @@ class Task(ABC, Generic[Drawn]):
 
     @property
     def digit_order(self) -> Order | None:
-        """The order of digits in the answer; None if they have no places, as those of a string."""
+        """The order of digits in the answer; None if digits have no places, as in a string."""
         return self.format.order
 
     @abstractmethod
     def words_each(self, most: tuple[int, ...]) -> int:
-        """Return the random words of 64 bits that a problem needs, up to these lengths."""
+        """Return the number of random 64-bit words per problem, up to these lengths."""
 
     @abstractmethod
     def draw(self, lengths: Int64, halves: UInt32, most: tuple[int, ...]) -> Drawn:
         """Draw problems of given lengths.
 
         lengths  int64[n, axes]
-        halves   uint32[n, 2 * words_each(most)]: random half words, which alone decide
+        halves   uint32[n, 2 * words_each(most)]: random half words, the only randomness
         most     the greatest length on each axis
         """
 
@@ -138,34 +138,34 @@ class Task(ABC, Generic[Drawn]):
 
     @abstractmethod
     def prompt_bound(self, lengths: Int64) -> Int64:
-        """Return the most tokens of a prompt, '=' included, int64[n], for int64[n, axes]."""
+        """Return the most tokens of a prompt with its '=': int64[n], for int64[n, axes]."""
 
     @abstractmethod
     def answer_bound(self, lengths: Int64) -> Int64:
         """Return the most tokens of an answer without its end token: int64[n], for int64[n, axes].
 
-        It must not depend on anything else: the true length would tell of a last carry.
+        It depends on nothing else, because the true length would reveal a last carry.
         """
 
     @abstractmethod
     def places(self, lengths: Int64) -> Int64:
         """Return the most digits of a number in such a problem, its answer included.
 
-        Index hints must reach them, and an encoding's table of places too.
+        Index hints and an encoding's table of places must reach them.
         """
 
     @abstractmethod
     def read(self, written: str) -> tuple[Drawn, Int64]:
-        """Return the problem that is written as in `example`, and its lengths, int64[1, axes].
+        """Read a problem written as in `example`; return it and its lengths, int64[1, axes].
 
-        Raises UsageError if it is not one of this task.
+        Raises UsageError if it is not a problem of this task.
         """
 
     def columns(self, drawn: Drawn) -> Int64:
-        """Return what the digits add up to at each place of the answer before anything is carried,
-        int64[n, places], the least significant first.
+        """Return the sum of digits at each place of the answer before any carry.
 
-        A task that defines it has carries: the split `carry`, and chains in studies of errors.
+        int64[n, places], the least significant first. A task that defines this has carries: the
+        split `carry`, and chains in studies of errors.
         """
         raise UsageError(f"task {self.name} has no carries")
 
@@ -178,27 +178,26 @@ class Task(ABC, Generic[Drawn]):
         return longest_chains(self.columns(drawn), self.base)
 
     def hard_halves(self, most: tuple[int, ...]) -> int:
-        """Return the half words that a problem of the split `carry` needs, up to these lengths."""
+        """Return the number of half words per problem of the split `carry`, up to these lengths."""
         return 1 + _TRIES * 2 * self.words_each(most)
 
     def draw_hard(self, lengths: Int64, halves: UInt32, most: tuple[int, ...]) -> Drawn:
-        """Draw problems of the split `carry`, made hard by their digits, not by their lengths.
+        """Draw problems of the split `carry`: hard by their digits, not by their lengths.
 
-        Each is one of 32 draws: the one whose longest carry chain is nearest to a length that is
-        uniform over 1 .. the longest chain of all 32. A task with rarer chains draws its digits to
-        make them.
+        Of 32 draws this takes the one whose longest carry chain is nearest to a length drawn
+        uniformly from 1 .. the longest chain of all 32. A task whose chains are rarer overrides it.
 
-        Half words: that length, then those of each draw.
+        Half words: for that length, then for each draw.
         """
         tries = halves[:, 1:].reshape(len(halves), _TRIES, 2 * self.words_each(most))
         drawn = (self.draw(lengths, tries[:, k], most) for k in range(_TRIES))
-        chains = np.stack([self.carry_chains(each) for each in drawn], axis=1)
+        chains = np.stack([self.carry_chains(problems) for problems in drawn], axis=1)
         wanted = 1 + below(chains.max(axis=1), halves[:, 0])
         nearest = np.abs(chains - wanted[:, None]).argmin(axis=1)
         return self.draw(lengths, tries[np.arange(len(tries)), nearest], most)
 
     def bounds(self, most: tuple[int, ...]) -> tuple[int, int]:
-        """Return the most tokens of a prompt and of a whole problem, end token included.
+        """Return the most tokens of a prompt, and of a whole problem with its end token.
 
         Raises UsageError if the hints do not reach the longest number.
         """
@@ -214,11 +213,11 @@ class Task(ABC, Generic[Drawn]):
         return prompt, prompt + int(self.answer_bound(lengths)[0]) + 1
 
     def longest(self, most: tuple[int, ...]) -> int:
-        """Return the number of tokens of the longest problem, the end token included."""
+        """Return the number of tokens of the longest problem with its end token."""
         return self.bounds(most)[1]
 
     def final_lengths(self, lengths: Int64, prompt_lengths: Int64) -> Int64:
-        """Return a bound on each problem's number of tokens, from its prompt alone: int64[n].
+        """Bound each problem's number of tokens from its prompt alone: int64[n].
 
         Addition: prompt + the longer operand + 2, for the last carry and the end token.
         """
@@ -226,7 +225,7 @@ class Task(ABC, Generic[Drawn]):
 
     @property
     def num_format_halves(self) -> int:
-        """Half words that decide the first marker, the number of blanks and their places."""
+        """Number of half words for the first marker, the number of blanks and their places."""
         blanks = 1 + self.format.spaces if self.format.spaces else 0
         return int(self.format.hints) + blanks
 
@@ -236,7 +235,7 @@ class Task(ABC, Generic[Drawn]):
         lengths        int64[n, axes]
         format_halves  uint32[n, num_format_halves]
 
-        Raises UsageError if an answer is longer than `answer_bound` says, or if a number has digits
+        Raises UsageError if an answer is longer than its `answer_bound` or a number has digits
         beyond its length.
         """
         first_markers = np.zeros(len(lengths), np.int64)
@@ -275,26 +274,26 @@ class Task(ABC, Generic[Drawn]):
             worst = int(np.argmax(answer_lengths - bounds))
             raise UsageError(
                 f"task {self.name} gives an answer of {answer_lengths[worst]} tokens where its "
-                f"answer_bound says {bounds[worst]} at most: mend one of the two"
+                f"answer_bound says {bounds[worst]} at most: fix one of the two"
             )
 
     def final_answer(self, answer: Sequence[int]) -> list[int]:
-        """Return the tokens of an answer that stand after the steps of its scratchpad."""
+        """Return the tokens of an answer after the steps of its scratchpad."""
         steps = [self.vocabulary.token(symbol) for symbol in self.step_symbols]
         ends = [place + 1 for place, token in enumerate(answer) if token in steps]
         return list(answer[max(ends, default=0) :])
 
     def not_a_problem(self, written: str) -> UsageError:
-        """Return the error of `read`."""
+        """Return the error that `read` raises."""
         return UsageError(
             f"'{written}' is no problem of {self.name}: write it as in {self.example}"
             f"{self.writing_rule}"
         )
 
     def parse(self, written: str) -> Problems:
-        """Return the problem that is written as in `example`, with the first markers and no blanks.
+        """Return the problem written as in `example`, with the first markers and no blanks.
 
-        Raises UsageError if it is not one of this task.
+        Raises UsageError if it is not a problem of this task.
         """
         drawn, lengths = self.read(written)
         self.bounds(tuple(lengths[0].tolist()))
@@ -306,7 +305,7 @@ class Task(ABC, Generic[Drawn]):
 
 
 def _with_blanks(problems: Problems, halves: UInt32) -> Problems:
-    """Put 0 to P blanks before random tokens of each prompt; halves: their number, P places."""
+    """Put 0 to P blanks before random tokens of each prompt; halves: a number, then P places."""
     spaces = halves.shape[1] - 1
     counts = below(spaces + 1, halves[:, 0])
     places = problems.starts[:, None] + below(problems.prompt_lengths[:, None], halves[:, 1:])

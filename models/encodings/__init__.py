@@ -1,4 +1,4 @@
-"""Each file is one encoding, named as on the command line; README.md beside this file lists them.
+"""Each file is one encoding, named as on the command line; README.md lists all encodings.
 
 Symbols: B batch, T tokens, D hidden, H heads, K head dim, F = K/2 frequencies; query t, key i; L0
 and L1 the longest trained and tested sequences, in tokens. Unless a docstring says otherwise, each

@@ -11,14 +11,14 @@ class Abacus(PlaceTable):
     answer alike, and 0 for every other token (mcleish7/arithmetic, abacus.py). `table`
     [`k` + L1 + 1, D] starts from N(0, 0.02), without weight decay. In training each sequence draws
     k, uniform in 0 .. `k` (the code draws one per batch); at test time k = 0. Rows beyond `k` + the
-    longest trained number are never trained. Attention is NoPE's; `abacus+fire` takes FIRE's.
+    longest trained number are never trained. Attention is NoPE's, in `abacus+fire` FIRE's.
 
-    k  largest shift in training (theirs: 100); by default 1.25 x (n - 1), n the digits of the
-       longest tested number
+    k  largest shift in training (the authors': 100); by default 1.25 x (n - 1), n the digits of
+       the longest tested number
 
     Defined for unbroken runs of digits, the least significant first, as in the authors' addition,
-    multiplication, sorting and bitwise OR. As in their code any run counts: a string of digits from
-    its beginning on, and the numbers of a scratchpad like all others.
+    multiplication, sorting and bitwise OR. As in their code every run counts as a number: also a
+    string of digits, from its beginning on, and the numbers of a scratchpad.
     """
 
     kind = "task-structured"

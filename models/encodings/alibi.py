@@ -10,7 +10,8 @@ from tape_arith.models.families.scores import CommonAdditiveBias, Distances
 def alibi_slopes(num_heads: int) -> list[float]:
     """Return the slopes 2^(-8h/H), h = 1 .. H, if H is a power of two.
 
-    Else those for the next lower power, then every other one of the next higher, from its first.
+    Otherwise those of the next lower power, then every other slope of the next higher power, from
+    its first on.
 
     >>> alibi_slopes(2), alibi_slopes(3)
     ([0.0625, 0.00390625], [0.0625, 0.00390625, 0.25])
@@ -22,11 +23,11 @@ def alibi_slopes(num_heads: int) -> list[float]:
 
 
 class ALiBi(CommonAdditiveBias):
-    """A penalty proportional to the distance, of a fixed slope for each head.
+    """A penalty proportional to the distance, with a fixed slope per head.
 
-    b(t, i) = -m_h (t - i), m_h from `alibi_slopes` (section 3 of the paper; if H is no power of
-    two, the authors' code, which adds m_h i: this differs by a constant per query, which the
-    softmax cancels). Nothing is learned.
+    b(t, i) = -m_h (t - i), m_h from `alibi_slopes` (section 3 of the paper; from the authors' code
+    if H is no power of two). That code adds m_h i, which differs by a constant per query that the
+    softmax cancels. Nothing is learned.
     """
 
     kind = "relative bias"

@@ -9,23 +9,22 @@ from tape_arith.models.sequences import Sequences
 
 
 class BiPE(LearnedTable, Rotary):
-    """A learned vector for the place in a segment, and RoPE over the number of the segment.
+    """A learned vector for the place in a segment, and RoPE over the segment's number.
 
-    A sign or the end of the sequence closes a segment and belongs to it. x_t <- x_t +
-    table[min(p_t, rows - 1)], p_t the token's place in its segment, from 0; queries and keys turn
-    by theta_f x the segment's number, from 0 (BiPE-RoPE). `table` [rows, D] starts from N(0, 0.02),
-    without weight decay. Segments and clamping follow the authors' code, where a segment is a
-    sentence. Rows beyond the longest trained segment are untrained. Every task and format has
-    signs, so it is defined for all.
+    A segment ends with a sign or with the sequence. x_t <- x_t + table[min(p_t, rows - 1)], p_t the
+    token's place in its segment, from 0; queries and keys rotate by theta_f x the segment's number,
+    from 0 (BiPE-RoPE). `table` [rows, D] starts from N(0, 0.02), without weight decay. Segments and
+    clamping follow the authors' code, where a segment is a sentence. Rows beyond the longest
+    trained segment are untrained. Defined for every task and format, because all have signs.
 
-    rows  places told apart; by default L0, the authors' train_scale
+    rows  number of distinct places; by default L0, the authors' train_scale
     k     Abacus's random shift, which the paper lacks: `k` more rows, and training uses p_t + u,
           one u per sequence, uniform in 0 .. `k`
     """
 
     kind = "task-structured"
     paper = "He et al. 2024, arXiv 2401.16421"
-    not_rescalable = "it turns by the number of the segment, which does not grow with the length"
+    not_rescalable = "it rotates by the segment's number, which does not grow with the length"
 
     def __init__(self, setting: Setting, *, rows: int | None = None, k: int = 0) -> None:
         check_least("bipe", 1, rows=rows)
@@ -39,7 +38,7 @@ class BiPE(LearnedTable, Rotary):
         return F.pad(closing[:, :-1], (1, 0)) | (seqs.place == 0)
 
     def indices(self, seqs: Sequences) -> Tensor:
-        """Number each token's segment; attention turns by this number."""
+        """Number each token's segment; attention rotates by this number."""
         segments = self.first_of_segment(seqs).cumsum(1)
         start = torch.arange(segments.shape[1], device=segments.device) - seqs.place
         return segments - segments.gather(1, start.expand_as(segments)) + seqs.offset

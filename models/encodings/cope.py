@@ -21,7 +21,7 @@ class CoPELayer(ScoresLayer):
 
     def positions(self, scores: Tensor) -> Tensor:
         """Compute the position of each key for each query, [B, H, T, T], 0 to P - 1."""
-        # Future gates are dropped first: the sum from key i on would include them.
+        # Future gates are dropped first, because the sum from key i on would include them.
         gates = scores.sigmoid().tril()
         return gates.flip(-1).cumsum(-1).flip(-1).clamp_max(len(self.table) - 1)
 
@@ -36,12 +36,12 @@ class CoPELayer(ScoresLayer):
 
 
 class CoPE(FromScores):
-    """Positions that count only the keys that a query finds worth counting.
+    """Positions that count only the keys that the query's gates select.
 
     g(t, i) = sigmoid(s(t, i)), s the scaled score; p(t, i) = min(g(t, i) + .. + g(t, t), P - 1);
     the logit is s(t, i) + q_t e[p(t, i)], e interpolated between the rows at floor(p) and ceil(p)
     (Eq. 3 to 5 of the paper; its appendix leaves q_t unscaled and gates by the scaled score). The
-    heads of a layer share e [P, K], zero at first: the model starts as NoPE. A GPU sums the
+    heads of a layer share e [P, K], zero at first, so the model starts as NoPE. A GPU sums the
     gradient of e in no fixed order.
 
     positions  P, the rows of e

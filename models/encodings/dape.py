@@ -25,7 +25,7 @@ _BASES = {"kerple-log": KerpleLog, "alibi": ALiBi, "fire": FIRE}
 
 
 class DAPELayer(ScoresLayer):
-    #: The layer of the encoding whose bias is adapted.
+    #: The layer of `base`, whose bias is adapted.
     base: AdditiveBiasLayer
 
     def __init__(self, num_heads: int, width: int) -> None:
@@ -38,7 +38,7 @@ class DAPELayer(ScoresLayer):
         dtype = scores.dtype
         hidden, output = self.mlp_hidden, self.mlp_output
         for_scores, for_bias = hidden.weight.to(dtype).chunk(2, 1)
-        # Two products, since the bias's product is the same for all sequences.
+        # Two products, because that of the bias is the same for all sequences.
         inner = F.linear(bias.to(dtype).permute(0, 2, 3, 1), for_bias, hidden.bias.to(dtype))
         inner = F.leaky_relu(F.linear(scores.permute(0, 2, 3, 1), for_scores) + inner)
         return F.linear(inner, output.weight.to(dtype), output.bias.to(dtype)).permute(0, 3, 1, 2)
@@ -49,14 +49,14 @@ class DAPELayer(ScoresLayer):
 
 
 class DAPE(FromScores):
-    """A bias that an MLP adapts to the scores, looking at all heads of a pair of tokens.
+    """A bias that an MLP adapts to the scores of all heads, for each pair of tokens.
 
     The logits [H] of a query and a key are s + b + f([s; b]): s [H] the scaled scores, b [H] the
     bias of `base`, f = W2 LeakyReLU(W1 [s; b] + b1) + b2 with W1 [M, 2H], W2 [H, M], slope 0.01 (as
     in the authors' code). f starts from torch's defaults; b2 is the same for all keys, so the
     softmax cancels it. `base` keeps its parameters, their sharing by layers, initial values and
-    behaviour beyond L0; in the authors' code Kerple has parameters in each layer, FIRE has L = 256
-    and LeakyReLU. DAPE v2 (2410.04798) is left out.
+    behaviour beyond L0. In the authors' code Kerple has parameters in each layer, and FIRE has
+    L = 256 and LeakyReLU. DAPE v2 (2410.04798) is left out.
 
     base   encoding whose bias is adapted
     width  M, the hidden width of f
@@ -90,7 +90,7 @@ class DAPE(FromScores):
         return self.base.start(x, index, seqs)
 
     def products(self, extent: Workload) -> Iterable[MatMul]:
-        """Count the base's products and each layer's MLP, with b's part once per distance."""
+        """List the base's products and each layer's MLP, with b's part once per distance."""
         numbers = self.setting.num_heads * self.width
         yield from self.base.products(extent)
         gradients = 2 if self.base.needs.bias == "learned" else 1

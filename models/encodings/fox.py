@@ -32,7 +32,7 @@ class FoXLayer(PositionalLayer):
     def attend(
         self, x: Tensor, q: Tensor, k: Tensor, v: Tensor, state: State, seqs: Sequences
     ) -> tuple[Tensor, State]:
-        # In bfloat16 a sum of a hundred terms loses the last ones, and a gate near 1 becomes 1.
+        # In bfloat16 a sum of a hundred terms loses the last terms, and a gate near 1 becomes 1.
         with torch.autocast(x.device.type, enabled=False):
             bias = self.bias(x.to(torch.promote_types(torch.float32, x.dtype)))
         (heads,) = self.attention(q, k, (v,), seqs, bias=bias)
@@ -40,7 +40,7 @@ class FoXLayer(PositionalLayer):
 
 
 class FoX(PositionalEncoding):
-    """Forget gates: what lies behind a token is damped by a gate that the token computes.
+    """Forget gates: each token computes a gate that damps attention to all tokens before it.
 
     b(t, i) = c_t - c_i, c the cumulative sum over tokens of ln f, f_t = sigmoid(W x_t + b), x the
     block's normalized input: exp(q k) is multiplied by f_{i+1} .. f_t. W [H, D] starts from

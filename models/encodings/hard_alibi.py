@@ -10,14 +10,14 @@ from tape_arith.models.families.scores import CommonAdditiveBias, Distances
 
 
 class HardALiBi(CommonAdditiveBias):
-    """The first heads see the last w_h tokens and nothing else; the others have no positions.
+    """The first heads see only the last w_h tokens; the others have no positions.
 
     b(t, i) = 0 if t - i < w_h, else minus infinity, for the first `windowed` heads, b = 0 for the
     rest. Every window includes the token itself. Nothing is learned. Hou et al. 2024 (arXiv
     2407.03310) use it too.
 
     windowed  heads with a window; by default half of all, at least one
-    windows   w_h of these heads: 1, 2, 4, ... ("doubling"), or 1, 2, 3, ... ("consecutive", as in
+    windows   w_h of these heads: 1, 2, 4, ... ("doubling") or 1, 2, 3, ... ("consecutive", as in
               the authors' code, sjelassi/transformers_ssm_copy)
     """
 

@@ -7,12 +7,12 @@ from torch import Tensor, nn
 from tape_arith.models.encoding import Setting
 from tape_arith.models.families.scores import CommonAdditiveBias, Distances
 
-# The kernel needs p and a above 0; the authors' code has this bound.
+# The authors' bound: the kernel needs p and a above 0.
 LEAST = 0.01
 
 
 class KerpleLog(CommonAdditiveBias):
-    """A penalty that grows with the logarithm of the distance, two learned numbers a head.
+    """A penalty that grows with the logarithm of the distance, with two learned numbers per head.
 
     b(t, i) = -p_h ln(1 + a_h (t - i)), p, a > 0, [H] each, shared by all layers. At first p ~
     U(0, 2) and a ~ U(0, 1); both are kept at 0.01 or more after each step. Kernel, initial values,

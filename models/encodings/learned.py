@@ -7,7 +7,7 @@ class Learned(LearnedTable):
     """A learned vector for each index, added to the token embeddings.
 
     x_t + T[t], T [rows, D] from N(0, 0.02) as in GPT-2, without weight decay. Rows from L0 on are
-    never trained, so expect failure beyond L0; a sequence with more tokens than rows is an error.
+    never trained, so expect failure beyond L0. A sequence with more tokens than rows is an error.
 
     rows  indices in the table, L1 or more; by default L1
     """

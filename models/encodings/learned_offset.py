@@ -6,12 +6,12 @@ from tape_arith.models.sequences import Sequences, random_words
 
 
 class LearnedOffset(Learned):
-    """A learned vector for each index, counted from a random start in training.
+    """A learned vector for each index, which counts from a random start in training.
 
     x_t + T[t + o], T as in Learned. In training each sequence draws o from its key, uniform in
     0 .. rows - N, where N bounds its length and is known from the prompt (`final_length`); at test
-    time o = 0. So training reaches every row, but no sequence beyond L0. The random start is taken
-    from the `vanilla` baseline of position coupling (HanseulJo/position-coupling).
+    time o = 0. So training reaches every row, but no sequence beyond L0. The random start is that
+    of the `vanilla` baseline in HanseulJo/position-coupling.
 
     rows  indices in the table, L1 or more; by default L1
     """

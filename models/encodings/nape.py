@@ -10,8 +10,8 @@ class NAPE(ALiBi):
     b(t, i) = -m_h (t - i) for h = 1 .. H/2 (rounded down, at least one head), 0 for the rest. The
     paper's sparse attention (entmax) and its learned temperature are left out.
 
-    slopes  m_h: 1/h for any H ("linear", the default of the authors' code, deep-spin/asentmax; few
-            heads are all steep), or those of ALiBi with as many heads ("geometric")
+    slopes  m_h: 1/h for any H ("linear", the default of the authors' code, deep-spin/asentmax; all
+            steep if there are few heads), or those of an ALiBi of these heads ("geometric")
     """
 
     kind = "relative bias"

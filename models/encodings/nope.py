@@ -4,7 +4,7 @@ from tape_arith.models.encoding import PositionalEncoding
 class NoPE(PositionalEncoding):
     """None: position comes through the causal mask alone.
 
-    It needs at least two layers: one alone cannot tell the order of earlier tokens.
+    It needs at least two layers, because a single layer does not see the order of earlier tokens.
     """
 
     kind = "none"

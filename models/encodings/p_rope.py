@@ -7,13 +7,13 @@ from tape_arith.models.families.rotary import Rotary
 
 
 class PRoPE(Rotary):
-    """RoPE without its lowest frequencies: the highest `p` of them turn, the others stand.
+    """RoPE without its lowest frequencies: only the highest `p` of them rotate.
 
     theta_f = 10000^(-f/F) for f < floor(p F) and 0 for the rest, whose dimensions match by content
     alone at any distance (code in the paper's appendix). Extrapolations act on the full schedule,
     before the lowest frequencies are set to 0.
 
-    p  share of the frequencies that turn: 1 is RoPE, 0 would be NoPE
+    p  share of the frequencies that rotate: 1 is RoPE, 0 would be NoPE
     """
 
     label = "p-RoPE"

@@ -47,8 +47,7 @@ class PaTHLayer(ScoresLayer):
         bias = self.beta.bias.to(x.dtype)
         beta = 2 * F.linear(x, self.beta.weight.to(x.dtype), bias).sigmoid()
         beta = beta.transpose(1, 2)[..., None]  # [B, H, T, 1]
-        # moved[s, i] is how far H_s moves key i along w_s. The recurrence over s > i is a
-        # triangular system.
+        # H_s moves key i along w_s by moved[s, i]. Their recurrence is a triangular system.
         among = beta * (w @ w.transpose(-1, -2))
         onto = (beta * (w @ k.permute(0, 2, 3, 1))).tril(-1)
         moved = torch.linalg.solve_triangular(among, onto, upper=False, unitriangular=True)
@@ -57,7 +56,7 @@ class PaTHLayer(ScoresLayer):
 
 
 class PaTH(FromScores):
-    """Keys turned by every token that they are carried past, each by a reflection of its own.
+    """Keys transformed by a Householder map of every token between key and query.
 
     s(t, i) = q_t^T H_t H_{t-1} .. H_{i+1} k_i / sqrt(K), H_s = I - beta_s w_s w_s^T, for each head;
     w = u / sqrt(|u|^2 + 1e-6), u = SiLU(conv(W2 W1 x)), conv a filter of each channel over 3 tokens
@@ -66,7 +65,7 @@ class PaTH(FromScores):
     H nearly projects). This code agrees with the authors' (flash-linear-attention,
     layers/path_attn.py, 27289fc), which rounds w to float16. Their forget gate is left out.
 
-    No H is built: with x_s = beta_s (w_s k_i - sum of (w_s w_r) x_r over i < r < s), s(t, i)
+    The code builds no H: with x_s = beta_s (w_s k_i - sum of (w_s w_r) x_r over i < r < s), s(t, i)
     sqrt(K) = q_t k_i - sum over i < s <= t of (q_t w_s) x_s, and one triangular system of T
     unknowns gives all x, with 1.5 T^3 multiply-adds per head.
 
@@ -85,10 +84,10 @@ class PaTH(FromScores):
         return PaTHLayer(self.setting, self.rank)
 
     def products(self, extent: Workload) -> Iterable[MatMul]:
-        """Count per layer w and beta, products of w with w, keys and queries, and the sum over s.
+        """List per layer w and beta, products of w with w, keys and queries, and the sum over s.
 
-        That sum takes triples of tokens: pairs^2 / tokens if all lengths are equal, which for
-        causal pairs is half as many again as needed.
+        The sum is over triples of tokens: pairs^2 / tokens if all lengths are equal, which for
+        causal pairs is 1.5 times the number needed.
         """
         hidden, heads = self.setting.hidden_size, self.setting.num_heads
         width = heads * self.setting.head_dim
@@ -97,5 +96,5 @@ class PaTH(FromScores):
         for _ in range(self.setting.applied_layers):
             yield MatMul(extent.tokens * numbers)
             yield MatMul(3 * extent.pairs * width)
-            # Solving is no product, but its backward takes one more.
+            # Solving is no product, but its backward needs one more.
             yield MatMul(triples * heads, gradients=3)

@@ -48,22 +48,22 @@ class PoPELayer(PositionalLayer):
 
 
 def polar(x: Tensor, at: Angles) -> Tensor:
-    """Make complex numbers of magnitude softplus(x) at these angles: [B, T, H, 2K], real first."""
+    """Build complex numbers of magnitude softplus(x) at these angles: [B, T, H, 2K], real first."""
     magnitude = F.softplus(x.to(at.cos.dtype))
     return torch.cat((magnitude * at.cos, magnitude * at.sin), -1).to(x.dtype)
 
 
 class PoPE(Rotary):
-    """Scores that are content times position: softplus magnitudes at angles of the index alone.
+    """Scores with softplus magnitudes from the content and angles from the index alone.
 
     score = sum_c softplus(q_c) softplus(k_c) cos((i - t) theta_c + delta_c) / sqrt(K), theta_c =
     10000^(-c/K), c = 0 .. K - 1. The keys' phases delta [H, K] are learned within [-2 pi, 0],
-    without weight decay. Plain attention sees queries and keys as [cos | sin], twice as wide.
+    without weight decay. Plain attention gets queries and keys as [cos | sin], twice as wide.
 
-    After each step a phase beyond the range is set to the nearer end: if only the forward clamped
-    it, it would never get a gradient again. Formula, frequencies and bounds are those of
-    lucidrains/PoPE-pytorch (2b91cde) and x-transformers, whose layers share the phases; we found no
-    code by the authors.
+    After each step a phase beyond the range is set to the nearer end, because with a clamp in the
+    forward alone it would get no gradient any more. Formula, frequencies and bounds are those of
+    lucidrains/PoPE-pytorch (2b91cde) and x-transformers, whose layers share the phases; we know of
+    no code by the authors.
 
     phase  where phases start: at 0 ("zero") or at random in [-2 pi, 0] ("uniform")
     """
@@ -87,7 +87,7 @@ class PoPE(Rotary):
         return Angles(*self.cos_sin(index, seqs, x.dtype))
 
     def inner_products(self, state: Angles) -> Tensor:
-        """Multiply the angles without phases, which belong to keys, not to positions."""
+        """Multiply the angles without phases, which belong to keys and not to positions."""
         by = rotation(*state)
         return trace_products(by, by)
 

@@ -6,10 +6,10 @@ from tape_arith.models.families.randomized import Randomized, position_range
 class RandALiBi(Randomized, ALiBi):
     """ALiBi at a sorted random subset of 0 .. l_max - 1.
 
-    The authors' code draws a sorted subset of *distances* instead, one for all queries of a batch,
-    and a new one in each layer.
+    The authors' code draws a sorted subset of *distances* instead, one per layer for all queries of
+    a batch.
 
-    l_max  indices to draw from; by default 2 L1
+    l_max  number of indices to draw from; by default 2 L1
     """
 
     label = "Randomized ALiBi"

@@ -6,10 +6,10 @@ from tape_arith.models.families.randomized import Randomized, position_range
 class RandFIRE(Randomized, FIRE):
     """FIRE at a sorted random subset of 0 .. l_max - 1.
 
-    Most indices lie beyond `init_l`, so distances are interpolated from the start.
-    Indices differ by sequence, so the MLP runs over the pairs of each one, FIRE's once per batch.
+    Most indices are beyond `init_l`, so distances are interpolated from the start. Indices differ
+    by sequence, so the MLP runs over the pairs of every sequence; FIRE's runs once per batch.
 
-    l_max   indices to draw from; by default 2 L1
+    l_max   number of indices to draw from; by default 2 L1
     init_l  first value of L; by default L0
     width   hidden width of the MLP
     """

@@ -7,10 +7,10 @@ from tape_arith.models.sequences import Sequences
 class RandLearned(Randomized, LearnedTable):
     """Learned embeddings at a sorted random subset of 0 .. l_max - 1.
 
-    T [l_max, D] from N(0, 0.02), without weight decay; training reaches every row, also beyond L0.
+    T [l_max, D] from N(0, 0.02), without weight decay; training reaches every row, even beyond L0.
     The authors' code draws one subset per batch.
 
-    l_max  indices to draw from; by default 2 L1
+    l_max  number of indices to draw from; by default 2 L1
     """
 
     label = "Randomized learned"

@@ -6,9 +6,9 @@ from tape_arith.models.families.randomized import Randomized, position_range
 class RandRoPE(Randomized, RoPE):
     """RoPE at a sorted random subset of 0 .. l_max - 1 (the RandPE of the TAPE paper).
 
-    The authors' code draws one subset per batch and, for RoPE, one per layer.
+    The authors' code draws one subset per batch and, for RoPE, per layer.
 
-    l_max  indices to draw from; by default 2 L1
+    l_max  number of indices to draw from; by default 2 L1
     """
 
     label = "Randomized RoPE"

@@ -8,7 +8,7 @@ class RandSinusoidal(Randomized, Sinusoidal):
 
     The authors' code draws one subset per batch.
 
-    l_max  indices to draw from; by default 2 L1
+    l_max  number of indices to draw from; by default 2 L1
     """
 
     label = "Randomized sinusoidal"

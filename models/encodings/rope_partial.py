@@ -21,12 +21,12 @@ class RoPEPartialLayer(RotaryLayer):
 
 
 class RoPEPartial(Rotary):
-    """RoPE of the first `fraction` of the head dimensions, on a schedule of its own (GPT-NeoX).
+    """RoPE of the first `fraction` of the head dimensions, with its own frequencies (GPT-NeoX).
 
     Of K head dimensions the first d = int(fraction K) are rotated (rounded down to even,
     at least two), f and f + d/2 as a pair, by theta_f = 10000^(-2f/d), f < d/2: fewer frequencies
     span RoPE's range (EleutherAI/gpt-neox, rotary_pct 0.25). Published length-generalization suites
-    call this encoding, with a quarter, "rotary". Extrapolations change these d/2 frequencies and
+    call this encoding with a quarter "rotary". Extrapolations change these d/2 frequencies and
     the amplitude of the rotated dimensions alone, as in transformers.
 
     fraction  share of the head dimensions that are rotated

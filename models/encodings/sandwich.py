@@ -16,9 +16,9 @@ class Sandwich(CommonAdditiveBias):
     10000^(-2k / width), k = 0 .. width/2 - 1 (appendix E of the paper, as attention-gym's test
     restates it). Subtracting width / 2, the sum at distance 0, does not change the softmax but
     keeps the bias of near keys small (as in NVIDIA's NeMo, 000b931, which sums k = 1 .. width/2).
-    Nothing is learned. The bias falls about as the logarithm of the distance, with waves.
+    Nothing is learned. The bias falls roughly like the logarithm of the distance, with waves.
 
-    width  of the two embeddings, even
+    width  width of the two embeddings, even
     """
 
     kind = "relative bias"
@@ -34,7 +34,7 @@ class Sandwich(CommonAdditiveBias):
     def bias(self, distances: Distances) -> Tensor:
         delta = distances.delta.to(torch.float64)
         total = torch.zeros_like(delta)
-        # One frequency is added at a time: all at once would take 64 times the memory.
+        # One frequency at a time, because all at once would take 64 times the memory.
         for k in range(self.width // 2):
             total += (delta * 10000.0 ** (-2 * k / self.width)).cos() - 1
         heads = self.setting.num_heads

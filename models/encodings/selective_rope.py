@@ -1,4 +1,4 @@
-"""Selective RoPE: each token says how far it turns. R: rank."""
+"""Selective RoPE: rotations whose angles the tokens determine. R: rank."""
 
 from typing import NamedTuple
 
@@ -54,7 +54,7 @@ class SelectiveRoPELayer(PositionalLayer):
         x = x.to(torch.promote_types(torch.float32, x.dtype)).unflatten(-1, (self.num_heads, -1))
         x = (x * (x.square().sum(-1, keepdim=True) + EPSILON).rsqrt()).flatten(-2)
         phi = F.linear(F.linear(x, self.down.weight.to(x.dtype)), self.up.weight.to(x.dtype))
-        # Neither conv nor the sum may reach into the sequence packed before.
+        # Neither conv nor the sum may include tokens of the sequence packed before.
         rows = phi if seqs.starts is None else unpack(phi, seqs)
         tokens, taps = rows.shape[1], self.taps.to(x.dtype)
         padded = F.pad(rows, (0, 0, TAPS - 1, 0))
@@ -65,17 +65,17 @@ class SelectiveRoPELayer(PositionalLayer):
 
 
 class SelectiveRoPE(PositionalEncoding):
-    """RoPE whose angle is a running sum of what the tokens say, learned in each layer.
+    """RoPE whose angle is a running sum of learned functions of the tokens, in each layer.
 
     phi_t = conv(W2 W1 norm(x_t)); the angle of token t in head h and frequency f is
     T_f (phi_1 + ... + phi_t)[h, f], and q and k are turned by it as in RoPE. x is the block's
-    normalized input, norm divides each of H parts of it by its length, W1 is [R, D] and W2
+    normalized input, norm divides each of its H parts by the part's length, W1 is [R, D] and W2
     [H F, R], conv filters each channel causally over 4 tokens, and T_f = 500000^(-f/F) is not
-    trained. W1, W2 and conv start from N(0, 0.02), so that tokens hardly turn at first.
+    trained. W1, W2 and conv start from N(0, 0.02), so that tokens hardly rotate at first.
 
-    It was checked line by line against the authors' code (timurcarstensen/selective-rope,
-    modules/rotary.py, 9d06c33). That code's phase gate and bias, off in its configurations, are
-    left out, and so is skip_conv, whose first difference undoes the sum.
+    This code agrees line by line with the authors' (timurcarstensen/selective-rope,
+    modules/rotary.py, 9d06c33), but leaves out its phase gate and bias, which are off in its
+    configurations, and skip_conv, whose first difference undoes the sum.
 
     rank  R, the width between W1 and W2
     """
@@ -90,8 +90,8 @@ class SelectiveRoPE(PositionalEncoding):
             raise UsageError(f"selective-rope needs an even head_dim, not {setting.head_dim}")
         if setting.hidden_size % setting.num_heads:
             raise UsageError(
-                f"selective-rope cuts the {setting.hidden_size} hidden numbers into a part for "
-                f"each of {setting.num_heads} heads; choose a multiple"
+                f"selective-rope divides hidden_size={setting.hidden_size} evenly among "
+                f"{setting.num_heads} heads; choose a multiple"
             )
         self.rank = rank
         super().__init__(setting)

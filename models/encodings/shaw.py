@@ -18,7 +18,7 @@ from tape_arith.models.sequences import Sequences
 
 
 class Clipped(NamedTuple):
-    """distance int64 [B or 1, T, T]: how far key i is behind query t, at most kmax."""
+    """distance int64 [B or 1, T, T]: from key i to query t, at most kmax."""
 
     distance: Tensor
 
@@ -34,8 +34,8 @@ class ShawLayer(PositionalLayer):
         batch, tokens, heads, width = q.shape
         with torch.autocast(x.device.type, enabled=False):
             dtype = torch.promote_types(torch.float32, q.dtype)
-            # Score all distances first, [B, T, H, R], then pick each key's: a learned key for each
-            # pair of tokens would take K times the memory of the scores.
+            # Score all distances first, [B, T, H, R], then pick each key's, because a learned key
+            # for each pair of tokens would take K times the memory of the scores.
             scores = (q.to(dtype) * width**-0.5) @ self.keys.to(dtype).T
             index = state.distance[:, None].expand(batch, heads, tokens, tokens)
             bias = scores.transpose(1, 2).gather(-1, index)
@@ -51,7 +51,7 @@ class Shaw(PositionalEncoding):
     The paper's second table, added to the values (Eq. 3), is left out, as in Music Transformer
     (arXiv 1809.04281).
 
-    kmax  the distance from which on all share a key; by default L0
+    kmax  distance from which on all distances share a key; by default L0
     """
 
     kind = "relative bias"

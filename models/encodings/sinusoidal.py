@@ -12,7 +12,7 @@ class Sinusoidal(PositionalEncoding):
     sqrt(D) x_t + [sin(w_k t); cos(w_k t)], w_k = 10000^(-2k/D), k = 0 .. D/2 - 1
     (sections 3.4 and 3.5 of the paper, where sine and cosine alternate: a permutation). At mini
     sqrt(D) x_t has the size 0.23 and the sines 0.71; the paper's tokens have the size 1. Tokens of
-    size 1, or sines of 0.014 beside tokens of 0.02, do not fit mini in 1,000 steps (2 and 72 %).
+    size 1, or sines of 0.014 with tokens of 0.02, do not fit mini in 1,000 steps (2 and 72 %).
     """
 
     kind = "absolute"

@@ -12,7 +12,7 @@ EXACT = BUCKETS // 2
 
 
 def first_distances(max_distance: int) -> list[int]:
-    """Return the least distance of each bucket, computed in integers, since logarithms may round.
+    """Return the least distance of each bucket, in integers, because logarithms may round.
 
     >>> first_distances(128)[15:]
     [15, 16, 19, 21, 24, 27, 31, 35, 40, 46, 52, 59, 67, 77, 87, 99, 113]
@@ -28,7 +28,7 @@ def first_distances(max_distance: int) -> list[int]:
 
 
 class T5(CommonAdditiveBias):
-    """A learned bias for each head and bucket of distances, wider the farther they lie.
+    """A learned bias per head and bucket of distances; buckets widen with the distance.
 
     b(t, i) = r_h[bucket(t - i)] of 32 buckets: distances d = 0 .. 15 have one each, larger ones
     bucket 16 + floor(16 ln(d / 16) / ln(max_distance / 16)), at most 31 (section 2.1 of the paper
@@ -37,7 +37,7 @@ class T5(CommonAdditiveBias):
     Unlike in T5, scores are divided by sqrt(K). Buckets that begin beyond L0 are never trained:
     at L0 = 124 bucket 31 (113 and more) covers half of the tested distances.
 
-    max_distance  where the widening buckets end; the last one begins a little below it
+    max_distance  where widening ends; the last bucket begins a little below it
     """
 
     kind = "relative bias"

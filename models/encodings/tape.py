@@ -1,4 +1,4 @@
-"""TAPE: contextualized equivariant positional encoding, as the paper's equations say.
+"""TAPE: contextualized equivariant positional encoding, by the paper's equations.
 
 L, D: rows and columns of e (2 and 2); W: width of psi. Equation and table numbers are the paper's.
 """
@@ -34,18 +34,18 @@ class TapeState(NamedTuple):
 
     @classmethod
     def from_angles(cls, cos: Tensor, sin: Tensor) -> "TapeState":
-        """Make the rotation by +theta t, which is the transpose of the paper's matrix."""
+        """Build the rotation by +theta t, the transpose of the paper's matrix."""
         return cls(*rotation(cos, sin))
 
     @classmethod
     def from_matrix(cls, e: Tensor) -> "TapeState":
-        """Convert e [..., L, 2F], with a half of its last axis for each column."""
+        """Convert e [..., L, 2F], whose last axis has a half per column."""
         (a, b), (c, d) = (row.chunk(2, -1) for row in e.unbind(-2))
         return cls(torch.cat((a, d), -1), torch.cat((c, b), -1))
 
     @property
     def e(self) -> Tensor:
-        """The matrices e [..., L, 2F], with a half of the last axis for each column (D)."""
+        """The matrices e [..., L, 2F], whose last axis has a half per column (D)."""
         (a, d), (c, b) = self.diagonal.chunk(2, -1), self.cross.chunk(2, -1)
         return torch.stack((torch.cat((a, b), -1), torch.cat((c, d), -1)), -2)
 
@@ -55,10 +55,10 @@ class TapeState(NamedTuple):
 
 
 class VectorState(NamedTuple):
-    """Each frequency's e as a row of two numbers, L = 1: [B or 1, T, H or 1, 2F], a half for each.
+    """Each frequency's e as a row of two numbers, L = 1: [B or 1, T, H or 1, 2F], in halves.
 
-    The paper's vector (D = 4) is this row twice, divided by sqrt(2): updates, inner products and
-    norms agree.
+    The paper's vector (D = 4) is this row twice, divided by sqrt(2), so that updates, inner
+    products and norms agree.
     """
 
     row: Tensor
@@ -74,7 +74,7 @@ class VectorState(NamedTuple):
 
     @property
     def e(self) -> Tensor:
-        """The rows e [..., L = 1, 2F], with a half of the last axis for each column (D)."""
+        """The rows e [..., L = 1, 2F], whose last axis has a half per column (D)."""
         return self.row[..., None, :]
 
     def apply(self, q: Tensor, k: Tensor) -> tuple[Tensor, Tensor]:
@@ -107,37 +107,37 @@ class ReadOut(ContextualLayer):
         self.w2 = nn.Parameter(torch.zeros(self.mixes, width))
 
     def entries(self, heads: Tensor, order: list[int]) -> Tensor:
-        """Compute the entries of G that `order` numbers row by row: [B, T, H, len(order)]."""
+        """Compute the entries of G with the row-major numbers `order`: [B, T, H, len(order)]."""
         gate = F.silu(self.psi(heads))
         # W2 diag(g) W1 is linear in g: one small product gives the matrix G of each head.
         matrices = (self.w2[:, None] * self.w1.T[None]).flatten(0, 1)  # [mixes^2, W]
         return F.linear(gate, matrices[constant(order, gate, torch.int64)])
 
     def products(self, tokens: int, num_heads: int, known: bool) -> Iterable[MatMul]:
-        """Count psi and the entries of G, each entry once."""
+        """List the products for psi and for the entries of G, each entry once."""
         head_dim, width = self.psi.in_features, self.psi.out_features
         yield MatMul(tokens * num_heads * head_dim * width)
         yield MatMul(tokens * num_heads * self.mixes**2 * width)
 
 
 class TapeLayer(ReadOut):
-    """Eq. 8 as it stands: G mixes the rows of e."""
+    """Eq. 8 of the paper: G mixes the rows of e."""
 
     mixes = 2
 
     def contextualize(self, heads: Tensor, mixed: TapeState, state: TapeState) -> TapeState:
-        # (G_11, G_22) keep a part of the state in place, (G_12, G_21) carry it to the other part.
+        # (G_11, G_22) keep a part of the state in place; (G_12, G_21) carry it to the other part.
         order = [0, 3, 1, 2]
         if not use_custom_backward(heads):
             return _add_mixed_rows(state, self.entries(heads, order), mixed)
-        # The product itself repeats an entry for all frequencies, which is cheaper than copying.
+        # The product repeats an entry for all frequencies, which is cheaper than copying.
         half = state.diagonal.shape[-1] // 2
         wide = self.entries(heads, [entry for entry in order for _ in range(half)])
         keep, carry = wide.chunk(2, -1)
         return TapeState(*add_mixed_rows_on_cpu(state, (keep, carry), mixed))
 
     def products(self, tokens: int, num_heads: int, known: bool) -> Iterable[MatMul]:
-        """Count the entries as often as a CPU repeats them; a GPU needs each once."""
+        """List the entries as often as a CPU repeats them; a GPU needs each once."""
         psi, entries = super().products(tokens, num_heads, known)
         yield psi
         half = self.psi.in_features // 2
@@ -147,14 +147,13 @@ class TapeLayer(ReadOut):
 def _add_mixed_rows(state: TapeState, entries: Tensor, mixed: TapeState) -> TapeState:
     """Compute e + G mixed in the type of e; entries = (G_11, G_22, G_12, G_21), [B, T, H, 4].
 
-    Suits a GPU: a fused block reads a head's four entries where it needs them and never writes them
-    out repeated.
+    Suits a GPU, where a fused block reads a head's four entries and never writes repeated ones.
     """
     half = state.diagonal.shape[-1] // 2
     entries, diagonal, cross = (x.to(state.diagonal.dtype) for x in (entries, *mixed))
 
     def halves(first: int, second: int) -> Tensor:
-        """Repeat one entry over the first half of the last axis, one over the second."""
+        """Repeat one entry over the first half of the last axis, another over the second."""
         both = torch.stack((entries[..., first], entries[..., second]), -1)
         return both[..., None].expand(*both.shape, half).flatten(-2)
 
@@ -177,7 +176,7 @@ class NonEquivariantLayer(ReadOut):
         return TapeState.from_matrix(e + change.unflatten(-2, (2, 2)).flatten(-2))
 
     def products(self, tokens: int, num_heads: int, known: bool) -> Iterable[MatMul]:
-        """Count the read-out's products and G vec(e~)."""
+        """List the read-out's products and G vec(e~)."""
         yield from super().products(tokens, num_heads, known)
         numbers = tokens * num_heads * 16 * self.psi.in_features // 2
         yield MatMul(numbers, gradients=1 if known else 2)
@@ -197,21 +196,21 @@ READ_OUTS = {"tensor": TapeLayer, "non-equivariant": NonEquivariantLayer, "vecto
 
 
 class TAPE(ContextualRotary):
-    """Rotations that each layer rewrites by what its attention gathers.
+    """Rotations that each layer updates with the rotations that its attention gathers.
 
     Every token, head and frequency has a matrix e in R^{2x2}, at first the rotation of RoPE, and
     q~ = e^T q, k~ = e^T k, so that the logit is sum_f q^T (e_t e_i^T) k (Eq. 6, where m is the
     head). The same attention map gathers e~ = A e (Eq. 7), and e <- e + W2 diag(psi(x~)) W1 e~
     (Eq. 8 with the block's residual), x~ the head's attention output before the output projection,
-    psi = SiLU(linear). W1, W2 and psi are shared by heads and
-    frequencies; W2 = 0 at first, so the model starts exactly as RoPE. It is invariant under a
-    separate element of O(2) per frequency, hence under shifts.
+    psi = SiLU(linear). Heads and frequencies share W1, W2 and psi; W2 = 0 at first, so the model
+    starts exactly as RoPE. It is invariant under a separate element of O(2) per frequency, hence
+    under shifts.
 
-    Where the paper is silent or contradicts itself, we take e e^T for its e^T e (only the former is
+    Where the paper is silent or contradicts itself, we use e e^T for its e^T e (only the former is
     invariant), one softmax per head and no norm on e; the last layer updates nothing. The authors'
-    code has other ablations (`adawoeq`, `adatensor`, `adavector`), of `tape-heads`.
+    code ablates `tape-heads` instead (`adawoeq`, `adatensor`, `adavector`).
 
-    width    of psi, the paper's B'
+    width    width of psi, the paper's B'
     start    e at first: RoPE's rotation ("rope"), one with frequencies from |N(0, 1)| radians per
              token ("fourier"), or a learned table of L1 states ("learned"); see ContextualRotary
     context  "no-attention": e~ = e; "no-mlp": e <- e + s_h A e, one s per head, 0 at first,

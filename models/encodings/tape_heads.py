@@ -1,4 +1,4 @@
-"""TAPE in the form of its authors' language-model code, which mixes heads."""
+"""TAPE as in its authors' language-model code, which mixes heads."""
 
 from collections.abc import Iterable
 from typing import Literal, NamedTuple
@@ -35,13 +35,13 @@ class TapeHeadsState(NamedTuple):
         return rotation(*self.e.chunk(2, -1))
 
     def apply(self, q: Tensor, k: Tensor) -> tuple[Tensor, Tensor]:
-        """Turn and scale queries and keys [B, T, H, 2F]."""
+        """Rotate and scale queries and keys [B, T, H, 2F]."""
         by = self.rotation()
         return rotate(q, by), rotate(k, by)
 
 
 class TapeHeadsLayer(ContextualLayer):
-    """Adds s A e after attention if `gathers` is set, and mixes heads after the MLP."""
+    """Adds s A e after attention if `gathers` is set; mixes heads after the MLP."""
 
     def __init__(self, setting: Setting, width: int, *, gathers: bool) -> None:
         super().__init__()
@@ -68,16 +68,16 @@ class TapeHeadsLayer(ContextualLayer):
         return super().update(mlp_out, TapeHeadsState(e + (mixing @ e).to(e.dtype)), seqs)
 
     def products(self, tokens: int, num_heads: int, known: bool) -> Iterable[MatMul]:
-        """Count Wx m, the H x H matrices, and their products with e."""
+        """List Wx m, the H x H matrices, and their products with e."""
         width, hidden = self.wx.shape
         yield MatMul(tokens * (hidden * width + num_heads**2 * width))
         yield MatMul(tokens * num_heads**2 * self.head_dim, gradients=1 if known else 2)
 
 
 class TapeHeads(ContextualRotary):
-    """Contextual rotations as the authors' language-model code updates them: mixing heads.
+    """Contextual rotations, updated across heads as in the authors' language-model code.
 
-    Every token, head and frequency has a complex number z, at first exp(i theta t), that turns
+    Every token, head and frequency has a complex number z, at first exp(i theta t), that rotates
     queries and keys. After attention z <- z + s_h (A z); after the block's MLP, whose output is m,
     z <- z + Wd diag(SiLU(Wx m)) Wu z, where Wu [width, H] and Wd [H, width] act on the axis of
     heads, Wx is [width, D] and s [H]. s and Wu are zero at first, so the model starts exactly as
@@ -122,6 +122,6 @@ class TapeHeads(ContextualRotary):
         return TapeHeadsLayer(self.setting, self.width, gathers=self.context == "full")
 
     def inner_products(self, state: TapeHeadsState) -> Tensor:
-        """Multiply the 2x2 matrices that act as z does: 2 sum_f Re(z_t conj z_i)."""
+        """Multiply the 2x2 matrices that act like z: 2 sum_f Re(z_t conj z_i)."""
         by = state.rotation()
         return trace_products(by, by)

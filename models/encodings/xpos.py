@@ -19,7 +19,7 @@ _EAGER = Eager()
 
 
 class XPosState(NamedTuple):
-    """Maps that turn and scale queries and keys: each part [B or 1, T, H or 1, 2F]."""
+    """Maps that rotate and scale queries and keys: each part [B or 1, T, H or 1, 2F]."""
 
     query: Rotation
     key: Rotation
@@ -39,18 +39,18 @@ class XPosLayer(PositionalLayer):
 
 
 class XPos(Rotary):
-    """RoPE whose frequency f decays by zeta_f^(distance/S), the fast ones soonest.
+    """RoPE whose frequency f decays by zeta_f^(distance/S), high frequencies fastest.
 
     On top of RoPE q is multiplied by zeta_f^((t - c)/S) and k by zeta_f^(-(i - c)/S), zeta_f =
     (f/F + 0.4) / 1.4, so that a score is RoPE's sum with each term times zeta_f^((t - i)/S)
     (Algorithm 1, and the authors' code, microsoft/torchscale, 776b070). S is `scale_base`.
 
-    c cancels in the score and only keeps the factors near 1. It lies L1/2 after the first token's
-    index (torchscale takes half of the current length, so stored keys stop fitting when it grows).
+    c cancels in the score and only keeps the factors near 1. It is L1/2 after the first token's
+    index (torchscale uses half of the current length, which stored keys do not follow as it grows).
     The paper's blockwise attention at test time is left out. Extrapolations keep the decay.
 
-    scale_base  S, the larger the slower the decay; by default L0/2. With 512 the factor stays
-                above 0.74 at 124 tokens, which is nearly RoPE
+    scale_base  S; decay slows as S grows; by default L0/2. With 512 the factor is above 0.74 at
+                124 tokens, which is nearly RoPE
     """
 
     label = "xPos"

@@ -1,4 +1,4 @@
-"""Rotary encodings whose state e each layer rewrites: what both forms of TAPE share.
+"""Share code between both forms of TAPE: rotary encodings whose state e each layer updates.
 
 e~ is A e, the state that the attention map A gathers, or e itself if nothing is gathered.
 """
@@ -36,21 +36,21 @@ def frequency_norms(state: State) -> Tensor:
 def clamp_norm(state: State, clamp: float, copies: int = 1) -> State:
     """Divide e by max(1, ||e||_F / clamp) per token, head and frequency (clamp 0: keep e).
 
-    Orthogonal maps of e's columns leave the norm as it is, so equivariance stays. e contains each
-    number of the state `copies` times.
+    Orthogonal maps of e's columns keep the norm, so equivariance holds. e contains each number of
+    the state `copies` times.
     """
     if not clamp:
         return state
     squares = sum(part.square() for part in state)
-    # The root is taken after the maximum, since its slope at e = 0 is infinite.
+    # The root follows the maximum, because its slope at e = 0 is infinite.
     excess = (squares + swap_halves(squares)).mul(copies / clamp**2).clamp_min(1).sqrt()
     return type(state)(*(part / excess for part in state))
 
 
 class ContextualLayer(PositionalLayer):
-    """Attention with e applied to q and k. The last layer does only this: no layer reads its e.
+    """Attention with e applied to q and k. The last layer does only this, as no layer reads its e.
 
-    In a looped decoder the last layer updates e for the next loop; the last loop spares it.
+    In a looped decoder the last layer updates e for the next loop, except in the last loop.
     """
 
     #: Whether attention gathers e too.
@@ -78,7 +78,7 @@ class ContextualLayer(PositionalLayer):
         return clamp_norm(state, self.clamp, self.copies)
 
     def products(self, tokens: int, num_heads: int, known: bool) -> Iterable[MatMul]:
-        """List the matrix products of the update; `known`: e~ depends on no parameter."""
+        """List the matrix products of the update; `known` says that e~ depends on no parameter."""
         return ()
 
 
@@ -100,19 +100,19 @@ class ShareLayer(ContextualLayer):
 
 
 class ContextualRotary(Rotary, ABC):
-    """Base: the option `start` chooses what e is at first, `context` what rewrites it.
+    """Base: the option `start` chooses the first e, `context` its updates.
 
     With `full`, attention gathers e and the block's activations update it; with `no-attention`
-    nothing is gathered; with `no-mlp` a share of what is gathered is added, as in `ShareLayer`.
+    nothing is gathered; with `no-mlp` a share of the gathered e~ is added, as in `ShareLayer`.
 
     - `rope`: the rotation of the index by theta_f = 10000^(-f/F).
     - `fourier`: the same with frequencies from |N(0, 1)| radians per token (random Fourier features
-      of exp(-distance^2 / 2)). A checkpoint holds the key of the draw: an integer, which no change
-      of type rounds.
+      of exp(-distance^2 / 2)). A checkpoint holds the draw's key, an integer that no change of type
+      rounds.
     - `learned`: row `index` of a table of L1 states, shared by heads, at first the identity plus
       N(0, 0.02), without weight decay (tape then fits 99.8 % of mini in 1,000 steps, but 39 % from
-      unrelated N(0, 1/2)). It gives up invariance under shifts, extrapolations, and indices beyond
-      L0 (untrained) and L1 (an error).
+      unrelated N(0, 1/2)). It loses invariance under shifts and extrapolations; indices beyond L0
+      are untrained, and beyond L1 an error.
     """
 
     no_decay = ("table",)
@@ -128,7 +128,7 @@ class ContextualRotary(Rotary, ABC):
     def __init__(
         self, setting: Setting, name: str, *, width: int, start: str, context: str, clamp: float
     ) -> None:
-        """Build the encoding that the command line calls `name`."""
+        """Build the encoding with this `name` on the command line."""
         check_least(name, 1, width=width)
         defaults = type(self).__init__.__kwdefaults__ or {}
         if context == "no-mlp" and width != defaults.get("width", width):
@@ -163,7 +163,7 @@ class ContextualRotary(Rotary, ABC):
 
     @abstractmethod
     def updating_layer(self) -> ContextualLayer:
-        """Build the layer that `context` asks for."""
+        """Build the layer for `context`."""
 
     def frequencies(self) -> Tensor:
         """Return the frequencies of `rope` or `fourier`; a learned start has none."""
@@ -190,7 +190,7 @@ class ContextualRotary(Rotary, ABC):
         return self.state_type.from_matrix(table[index][:, :, None])
 
     def products(self, extent: Workload) -> Iterable[MatMul]:
-        """List wider scores for each applied layer; A e and the update for each but the last."""
+        """List wider scores per applied layer; A e and the update for all but the last."""
         heads = self.setting.num_heads
         pairs = extent.pairs * heads * self.setting.head_dim
         applied = self.setting.applied_layers
@@ -198,7 +198,7 @@ class ContextualRotary(Rotary, ABC):
         for i in range(applied - 1):
             layer = self.layers[i % len(self.layers)]
             assert isinstance(layer, ContextualLayer)
-            # The first e depends on no parameter, unless a table is learned.
+            # The first e depends on no parameter unless a table is learned.
             known = not i and self.start_option != "learned"
             yield MatMul(pairs * (self.needs.values - 1), gradients=1 if known else 2)
             yield from layer.products(extent.tokens, heads, known and not layer.gathers)
@@ -214,10 +214,10 @@ class ContextualRotary(Rotary, ABC):
         return {"norm": norm, "moved": moved.mean((-2, -1))}
 
     def parameter_groups(self) -> Iterable[tuple[nn.Parameter, dict[str, float]]]:
-        """Let each parameter `s` learn H times as fast.
+        """Give each parameter `s` H times the learning rate.
 
-        The authors' code has an H x H matrix instead, of which only the row sums act; under Adam a
-        row sum moves H times as fast as one entry.
+        The authors' code has an H x H matrix instead, whose row sums alone act; under Adam a row
+        sum moves H times as fast as an entry.
         """
         shares = {id(p) for name, p in self.named_parameters() if name.endswith(".s")}
         for parameter, options in super().parameter_groups():

@@ -1,7 +1,7 @@
-"""Learned vectors added to token embeddings: by index, or by the place of a digit in its number.
+"""Add learned vectors to token embeddings, by index or by the place of a digit in its number.
 
-Where numbers are written from their least significant digit on, the place of a digit is its place
-value. No token's index depends on later tokens.
+In numbers written from their least significant digit on, a digit's place is its place value. No
+token's index depends on later tokens.
 """
 
 from abc import ABC, abstractmethod
@@ -26,7 +26,7 @@ class LearnedTable(PositionalEncoding):
         self.table = nn.Parameter(torch.randn(rows, setting.hidden_size) * INITIAL_STD)
 
     def highest_index(self, seqs: Sequences) -> int:
-        """Return an upper bound of the indices: a plain number, so nothing waits for the device."""
+        """Return an upper bound of the indices; a plain number, so nothing waits for the device."""
         return seqs.offset + seqs.width - 1
 
     def embed(self, x: Tensor, index: Tensor, seqs: Sequences) -> Tensor:
@@ -43,8 +43,8 @@ class PlaceTable(LearnedTable, ABC):
     """Base: a learned vector for each place in a number.
 
     A digit's index is its place, from 1, plus a shift. The shift is `low` at test time; in training
-    each sequence draws one from `low` .. `high` by its key. `has_index` of a subclass says which
-    tokens have an index; signs among them have place 0. Other tokens have index 0.
+    each sequence draws one from `low` .. `high` by its key. A subclass defines `has_index`, which
+    marks the tokens with an index; signs among them have place 0. Other tokens have index 0.
 
     Raises UndefinedEncoding unless each number is one run of digits, the least significant first.
     """
@@ -57,16 +57,16 @@ class PlaceTable(LearnedTable, ABC):
             raise UndefinedEncoding("numbers must begin with their least significant digit")
         if not setting.unbroken:
             raise UndefinedEncoding("no marker or blank may stand between the digits of a number")
-        # Even a sequence of digits alone fits, and so does every tested sequence.
+        # Any tested sequence fits, even one of digits alone.
         super().__init__(setting, high + setting.max_length + 1)
         self.low, self.high = low, high
 
     @abstractmethod
     def has_index(self, tokens: Tensor, digits: Tensor) -> Tensor:
-        """Mark the tokens with an index, bool [B, T]; `digits` marks digits."""
+        """Mark the tokens that have an index, bool [B, T]; `digits` marks digits."""
 
     def places(self, digits: Tensor, seqs: Sequences) -> Tensor:
-        """Return the place of each digit, int64 [B, T], and 0 for other tokens."""
+        """Return the place of each digit, 0 for other tokens: int64 [B, T]."""
         return tokens_since(~digits, seqs)
 
     def indices(self, seqs: Sequences) -> Tensor:
@@ -77,7 +77,7 @@ class PlaceTable(LearnedTable, ABC):
         index = self.places(digits, seqs) + seqs.per_token(shift)
         index = torch.where(self.has_index(seqs.tokens, digits), index, 0)
         last = len(self.table) - 1
-        # Usually the shapes alone decide, so that nothing has to wait for the device.
+        # Usually the shapes alone decide, so that nothing waits for the device.
         fits = seqs.width + (self.high if self.training else self.low) <= last
         if not fits and (most := int(index.max())) > last:
             raise UsageError(
@@ -91,13 +91,13 @@ class PlaceTable(LearnedTable, ABC):
 
 
 def tokens_since(mark: Tensor, seqs: Sequences) -> Tensor:
-    """Count the tokens since the last marked one, 0 at that one itself: bool [B, T] -> int64.
+    """Count the tokens since the last mark, 0 at the mark: bool [B, T] -> int64.
 
-    Tokens before a sequence's first mark count 1, 2, ... from the sequence's start.
+    Before a sequence's first mark the count begins with 1 at the sequence's start.
     """
     column = torch.arange(mark.shape[1], device=mark.device)
     last = torch.where(mark, column, -1).cummax(1).values
-    # The last mark may belong to the sequence packed before.
+    # The last mark may be in the sequence packed before.
     return torch.minimum(column - last, seqs.place + 1)
 
 
@@ -112,6 +112,6 @@ def draw(key: Tensor, low: int, high: int, stream: bytes) -> Tensor:
 def usual_shift(setting: Setting) -> int:
     """Return 1.25 x (n - 1), n the digits of the longest tested number.
 
-    Every tested place is then trained, even by numbers of one digit.
+    Then training reaches every tested place, even with numbers of one digit.
     """
     return 5 * (setting.longest_number - 1) // 4

@@ -1,4 +1,4 @@
-"""Randomized positions (Ruoss et al. 2023), for any encoding that reads indices."""
+"""Randomize positions (Ruoss et al. 2023) of any encoding that reads indices."""
 
 from collections.abc import Callable, Iterable
 
@@ -13,15 +13,15 @@ from tape_arith.models.sequences import Sequences, pack, random_words
 class Randomized(PositionalEncoding):
     """Mixin: number tokens by a random increasing subset of 0 .. l_max - 1.
 
-    Each sequence has one subset of `final_length` members for all layers, drawn from its key in
-    training and at test time. The number of members is known from the prompt, so that decoding
-    never draws again: a prefix of a larger sorted subset is not a smaller sorted subset. A subclass
-    sets `l_max` to `position_range(setting, l_max)`.
+    Each sequence has one subset of `final_length` members for all layers, drawn by its key in
+    training and at test time. The prompt determines the number of members, so that decoding never
+    draws again: a prefix of a larger sorted subset is not a smaller sorted subset. A subclass sets
+    `l_max` to `position_range(setting, l_max)`.
     """
 
     l_max: int
     computes_with_index = False  # already random
-    #: An extrapolation: the source of indices at test time.
+    #: An extrapolation that gives the indices at test time.
     numbering: Callable[[Tensor, Tensor, int], Tensor] | None = None
 
     def indices(self, seqs: Sequences) -> Tensor:
@@ -55,11 +55,11 @@ def position_range(setting: Setting, l_max: int | None) -> int:
 def random_subset(key: Tensor, final_length: Tensor, l_max: int, draw: int = 0) -> Tensor:
     """Draw for each key a uniform subset of 0 .. l_max - 1 with `final_length` members.
 
-    Returns int64 [n, l_max]: the members in increasing order, then the rest. key and
-    final_length are int64 [n].
+    Returns int64 [n, l_max]: the members in increasing order, then the rest. key and final_length
+    are int64 [n].
     """
-    # The places of the final_length smallest of l_max random words are such a subset; a stable sort
-    # settles ties. A last stable sort moves the members to the front, in increasing order.
+    # The places of the final_length smallest of l_max random words are such a subset; the sort is
+    # stable for ties. A last stable sort moves the members to the front, in increasing order.
     order = random_words(key, l_max, draw).argsort(dim=1, stable=True)
     rank = order.argsort(dim=1)
     unused = (rank >= final_length[:, None]).to(torch.uint8)

@@ -1,4 +1,4 @@
-"""Rotary encodings: queries and keys turned by an angle that grows with the index.
+"""Rotate queries and keys by an angle that grows with the index.
 
 Coordinates f and f + F form a pair everywhere: the halves of a head are real and imaginary parts. A
 schedule is a list of R frequencies; R may be less than F.
@@ -76,7 +76,7 @@ class Rotary(PositionalEncoding):
     computes_with_index = True
     #: An extrapolation that changes the frequencies at test time only.
     rescaling: Callable[[Tensor, Tensor, Setting], tuple[Tensor, Tensor]] | None = None
-    #: Why its frequencies must not follow a problem's length, as the end of a sentence.
+    #: The reason why its frequencies must not follow a problem's length, as the end of a sentence.
     not_rescalable: ClassVar[str] = ""
 
     def __init__(self, setting: Setting) -> None:
@@ -104,7 +104,7 @@ class Rotary(PositionalEncoding):
         Angles are computed in float64 and only then rounded, to float32 or wider: in bfloat16
         the indices 3000 and 3001 are the same number.
         """
-        # A blocking copy would make every forward wait until the device has ended the last.
+        # A blocking copy would make every forward wait for the end of the previous one.
         theta, amplitude = self.frequencies().to(index.device, non_blocking=True), None
         if self.rescaling is not None and not self.training:
             theta, amplitude = self.rescaling(theta, seqs.final_length, self.setting)

@@ -1,4 +1,4 @@
-"""Encodings that add a bias to the scores of queries and keys, or change the scores."""
+"""Add a bias to the scores of queries and keys, or change the scores."""
 
 from abc import ABC, abstractmethod
 from typing import Any, NamedTuple
@@ -14,8 +14,8 @@ from tape_arith.models.sequences import Sequences
 class Distances(NamedTuple):
     """Distances and indices as floats of the model's type, float32 at the least.
 
-    delta [B or 1, T, T]: how far key i is behind query t, 0 if it is ahead; query [B or 1, T, 1]:
-    the index of the query.
+    delta [B or 1, T, T]: from key i to query t, 0 if the key is later; query [B or 1, T, 1]: the
+    index of the query.
     """
 
     delta: Tensor
@@ -39,7 +39,7 @@ class AdditiveBiasLayer(PositionalLayer):
     def attend(
         self, x: Tensor, q: Tensor, k: Tensor, v: Tensor, state: State, seqs: Sequences
     ) -> tuple[Tensor, State]:
-        # bfloat16 skips whole distances beyond 256, so autocast is switched off.
+        # Without autocast, because bfloat16 skips whole distances beyond 256.
         with torch.autocast(x.device.type, enabled=False):
             bias = self.bias(state)
         (heads,) = self.attention(q, k, (v,), seqs, bias=bias)
@@ -80,8 +80,8 @@ class CommonAdditiveBias(AdditiveBias, ABC):
 class ScoresLayer(PositionalLayer):
     """Base: a subclass overrides `scores`, or `weights` if it takes no softmax.
 
-    Both run outside autocast, in float32 or wider: bfloat16 is too coarse for sums over many keys
-    and for gates that are nearly 1.
+    Both run outside autocast, in float32 or wider, because bfloat16 is too coarse for sums over
+    many keys and for gates near 1.
     """
 
     def scores(self, x: Tensor, q: Tensor, k: Tensor, state: State) -> Tensor:

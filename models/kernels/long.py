@@ -4,8 +4,8 @@
 """Attention of sequences of any length.
 
 One program computes one head of a block of tokens and carries the softmax from each block of keys
-to the next. The backward recomputes the weights from the logarithms of the softmax's sums; no
-program adds to what another one writes.
+to the next. The backward recomputes the weights from the logarithms of the softmax's sums. No
+program adds to another program's output.
 
 Legend: T tokens of all sequences, n sequences, H heads, K head dim, V value width, N values;
 R queries and C keys of a tile; K2 and V2 are K and V rounded up to a power of two. `*_t` and `*_h`
@@ -89,7 +89,7 @@ def backward_queries_kernel(
 ):
     """Compute d_q of R queries from g*, the gradients of the outputs o*, and mean_gradients [H, T].
 
-    The latter is the weighted mean of the gradients of each query's weights: the sum over o g.
+    mean_gradients is the weighted mean of the gradients of each query's weights: the sum over o g.
     """
     v, v_t, v_h, o = (v1, v2, v3), (v1_t, v2_t, v3_t), (v1_h, v2_h, v3_h), (o1, o2, o3)
     g, g_t, g_h = (g1, g2, g3), (g1_t, g2_t, g3_t), (g1_h, g2_h, g3_h)

@@ -1,8 +1,8 @@
 """Causal attention of packed sequences, one softmax for up to three values, as operators of torch.
 
 This module chooses a kernel and its tile sizes, and launches it. The sizes follow the compiler's
-report for sm_90: no register is spilled, bfloat16 uses Hopper's wide products (wgmma), and shared
-memory suffices on smaller GPUs as well where that costs nothing.
+report for sm_90: no register is spilled, bfloat16 uses Hopper's wide products (wgmma), and, where
+that costs nothing, shared memory also suffices on smaller GPUs.
 
 Legend: T tokens of all sequences, n sequences, H heads, K head dim, V value width.
 """
@@ -27,7 +27,7 @@ def multi_value_attention(
     q and k [T, H, K] have one type, float32 or a 16-bit one. The one to three values [T, H, V] have
     any of these types and may be views with broadcast axes. starts int32 [n + 1] are cumulative
     lengths from 0; no sequence is longer than `longest`. Returns one [T, H, V] for each value, in
-    its type. Products are of q's type, summed in float32. Tokens from starts[n] on are in no
+    its type. Products have q's type, summed in float32. Tokens from starts[n] on are in no
     sequence: outputs and gradients are 0 there. Results are deterministic. K and V are 128 at most.
 
     Raises ValueError for other inputs.
@@ -49,7 +49,7 @@ def multi_value_attention(
 
 
 class Tile(NamedTuple):
-    """A launch for the sequences of `shortest` to `size` tokens, each in one tile of `size`."""
+    """A launch for sequences of `shortest` to `size` tokens, each in one tile of `size`."""
 
     shortest: int
     size: int
@@ -68,15 +68,15 @@ class Blocks(NamedTuple):
 def is_short(q: Tensor, values: Sequence[Tensor], longest: int) -> bool:
     """Tell whether one tile can hold the longest sequence."""
     if q.dtype == torch.float32:
-        return longest <= 32  # multiplied without tensor cores, which takes many registers
+        return longest <= 32  # no tensor cores, so products take many registers
     return longest <= (128 if max(q.shape[-1], values[0].shape[-1]) <= 64 else 64)
 
 
 def short_tiles(longest: int) -> list[Tile]:
     """Plan one launch, or two if sequences may have more than 64 tokens.
 
-    Then shorter ones need not wait for a processor with room for a tile of 128. A program ends at
-    once if its sequence belongs to the other launch.
+    With two, shorter sequences do not wait for a processor with room for a tile of 128. A program
+    ends at once if its sequence belongs to the other launch.
     """
     if longest <= 64:
         return [Tile(0, _power_of_two(longest), 4)]
@@ -97,7 +97,7 @@ def _power_of_two(size: int) -> int:
 
 
 def _three(tensors: Sequence[Tensor]) -> list[Tensor]:
-    """Fill up with the first tensor: a kernel takes three and reads only the real ones."""
+    """Fill up with the first tensor, because a kernel takes three and reads only the real ones."""
     return [*tensors, *[tensors[0]] * (3 - len(tensors))]
 
 
@@ -162,7 +162,7 @@ def attend_backward(
 ) -> list[Tensor]:
     """Compute the gradients of q, k and the first `wanted` values from those of the outputs.
 
-    `results` is what `attend` returned, or empty for short sequences.
+    `results` is the return value of `attend`, or empty for short sequences.
     """
     tokens, heads = q.shape[:2]
     n = len(starts) - 1

@@ -31,8 +31,8 @@ from tape_arith.models.kernels.tiles import (
 def softmax(q, k, scale, S: tl.constexpr):
     """Compute the causal weights, [S, S].
 
-    Rows beyond the sequence's end have no meaning, but they are finite: they are multiplied by
-    zeros or never written.
+    Rows beyond the sequence's end are meaningless but finite; they are multiplied by zeros or never
+    written.
     """
     tokens = tl.arange(0, S)
     scores = product(q, tl.trans(k)) * (scale * LOG2_E)
@@ -55,7 +55,7 @@ def forward_kernel(
     first = tl.load(starts + sequence)
     length = tl.load(starts + sequence + 1) - first
     rows = tl.arange(0, S)
-    # A pack is filled up with empty sequences.
+    # Empty sequences fill up a pack.
     if (length >= shortest) & (length <= S) & (length > 0):
         q_tile = read(place(q, first, head, q_t, q_h), rows, q_t, length, K, K2)
         k_tile = read(place(k, first, head, k_t, k_h), rows, k_t, length, K, K2)
@@ -77,7 +77,7 @@ def backward_kernel(
     N: tl.constexpr, WANTED: tl.constexpr, K: tl.constexpr, K2: tl.constexpr, V: tl.constexpr,
     V2: tl.constexpr, S: tl.constexpr, CLEAR: tl.constexpr,
 ):
-    """Compute the gradients d_* from g*, those of the outputs; d_v* for the first WANTED values."""
+    """Compute gradients d_* from those of the outputs, g*; d_v* for the first WANTED values."""
     v, v_t, v_h, d_v = (v1, v2, v3), (v1_t, v2_t, v3_t), (v1_h, v2_h, v3_h), (d_v1, d_v2, d_v3)
     g, g_t, g_h = (g1, g2, g3), (g1_t, g2_t, g3_t), (g1_h, g2_h, g3_h)
     sequence = tl.program_id(0) // heads

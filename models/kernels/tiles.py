@@ -2,8 +2,8 @@
 # The body of a kernel is Triton's language: no types.
 """Building blocks of the kernels: places in packed tensors, tiles, the causal mask. Needs Triton.
 
-The decorator compiles a kernel for the GPU or hands it to Triton's interpreter. For the latter, set
-TRITON_INTERPRET=1 before this module is imported.
+The decorator compiles a kernel for the GPU, or passes it to Triton's interpreter if
+TRITON_INTERPRET=1 was set before this module is imported.
 
     @kernel    launched from Python
     @inline    called by kernels
@@ -24,17 +24,17 @@ def _plain(function, **options):
 
 
 INTERPRETED = not isinstance(jit(_plain), triton.JITFunction)
-# Triton compiles a separate variant when an integer is divisible by 16. These change with every
-# batch, so that is switched off.
+# Triton compiles a variant for integers divisible by 16. These change with every batch, so the
+# variants are switched off.
 kernel = partial(jit, do_not_specialize=["n", "blocks", "tokens"])
-# Within an interpreted kernel a plain function does the same, in half the time.
+# In an interpreted kernel a plain function does the same in half the time.
 inline = _plain if INTERPRETED else jit
 
 LOG2_E = tl.constexpr(1.4426950408889634)
 
 
 if INTERPRETED:
-    # These functions do what Triton's interpreter cannot (seen in 3.6 to 3.9).
+    # These functions replace what Triton's interpreter lacks (seen in 3.6 to 3.9).
 
     def bound(x):
         """Return the end of a loop as a number: numpy 2.4 takes no array there (Triton 3.6)."""
@@ -47,7 +47,7 @@ if INTERPRETED:
     def row_sum(x):
         """Sum rows without `tl.sum`.
 
-        That stays a GPU function if Triton was imported before TRITON_INTERPRET was set.
+        `tl.sum` stays a GPU function if Triton was imported before TRITON_INTERPRET was set.
         """
         return tl.reduce(x, 1, tl.standard._sum_combine)
 
@@ -85,7 +85,7 @@ def place(pointer, token, head, token_stride, head_stride):
 
 @inline
 def inside(rows, count, W: tl.constexpr, W2: tl.constexpr):
-    """Mark the numbers of a tile that lie in the tensor."""
+    """Mark the numbers of a tile that are in the tensor."""
     mask = (rows < count)[:, None]
     if W < W2:
         mask = mask & (tl.arange(0, W2) < W)[None, :]
@@ -113,7 +113,7 @@ def clear(
 ):  # fmt: skip
     """Write zeros to this program's part of the tokens from `tail` on, which are in no sequence.
 
-    The `programs` of a head divide them up, so that nobody has to fill a whole tensor first.
+    The `programs` of a head share these tokens, so that no whole tensor is filled first.
     """
     size = (tokens - tail + programs - 1) // programs
     first = tail + program * size
@@ -128,6 +128,6 @@ def clear(
 def causal(scores, queries, keys):
     """Set the scores of keys later than a query to -inf.
 
-    Keys beyond a sequence's end need no mask of their own: they are later than its queries.
+    Keys beyond a sequence's end need no mask of their own, because they are later than its queries.
     """
     return tl.where(queries[:, None] >= keys[None, :], scores, float("-inf"))

@@ -54,7 +54,7 @@ RESCALINGS = ("pi", "ntk", "ntk-dynamic", "yarn", "yarn:ramp=paper")
         ("rope-partial:fraction=0.125+ntk", "one frequency"),
         ("rope+ntk-dynamic:factor=0.5", "factor must be 1 or more"),
         *(
-            (f"{name}+{numbering}", r"numbers randomized positions anew; .* has none")
+            (f"{name}+{numbering}", r"changes randomized positions; .* has none")
             for name in ("rope", "fire", "tape", "abacus+rope")
             for numbering in NUMBERINGS
         ),

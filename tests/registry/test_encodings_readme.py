@@ -9,17 +9,18 @@ from tape_arith.arith.registry.locate import declarations, folder
 FILE = folder("encoding") / "README.md"
 INTRODUCTION = """# Positional encodings
 
-One file an encoding; its name on the command line is the file's, with dashes. The docstring of its
-class has the formula, its source, what is learned and shared, and where this code differs from the
-authors'. Options read `name:option=value`; one without a default here takes it from the preset,
-as its docstring says (L0 and L1 are the longest trained and tested sequences, in tokens).
+Each encoding is one file; its name on the command line is the file's, with dashes. The docstring of
+its class has the formula, the source, the learned and shared parameters, and differences from the
+authors' code. Options read `name:option=value`. An option without a default here gets
+its value from the preset, as the docstring says (L0 and L1: the longest trained and tested
+sequences, in tokens).
 
-Encodings are task-structured if they are told where a digit stands in its number: they have a
-section, and in results a ranking, of their own; [a table](../README.md) says for which tasks and
-formats abacus and coupling are defined. `rand-X` is X at randomized positions. A
-modifier changes the indices of an encoding that computes with them, in training (`aug-rope`,
-`aug-tape`, `aug-fire`). A plus joins one that only embeds with one that attends (`abacus+fire`), or
-adds a change at test time (`tape+yarn`), which training never sees.
+Task-structured encodings know a digit's place in its number. They have a section of their own, and
+in results a ranking of their own; [a table](../README.md) lists the tasks and formats for which
+abacus and coupling are defined. `rand-X` is X at randomized positions. A modifier changes, in
+training, the indices of an encoding that computes with them (`aug-rope`, `aug-tape`, `aug-fire`). A
+plus joins an encoding that only embeds with one that attends (`abacus+fire`), or adds a change at
+test time (`tape+yarn`), which training never sees.
 """
 
 

@@ -117,7 +117,7 @@ def test_a_tracker_changes_no_run(here: Path, use: Callable[[Fake], Fake]) -> No
         assert untimed(tracked.metrics()) == untimed(plain.metrics())
         assert fake.steps == steps and fake.closed == closed
         notes = [line for line in messages.splitlines() if "tensorboard" in line]
-        failure = f"failed, the run goes on without it (OSError: no route to host, {fails})"
+        failure = f"failed, the run continues without it (OSError: no route to host, {fails})"
         assert notes == ([f"note: tensorboard {failure}"] if fails else [])
 
 

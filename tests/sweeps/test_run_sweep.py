@@ -315,7 +315,7 @@ def test_a_signal_is_passed_on_and_waited_for(
     process.send_signal(number)
     returned, output = wait(process)
     assert returned == code, output
-    assert "the same command goes on from here" in output and "Traceback" not in output
+    assert "the same command continues from here" in output and "Traceback" not in output
     # Both were saved at the step's end.
     assert all((path.parent / "weights/latest.safetensors").exists() for path in metrics)
     assert processes() == [] and not list(Path("runs").rglob(lock.NAME))

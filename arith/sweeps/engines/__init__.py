@@ -1,9 +1,9 @@
-"""Engines start jobs and report how they ended; `run_jobs` decides the rest.
+"""Start jobs and report how they end; `run_jobs` decides the rest.
 
-local   in this process, or subprocesses of this machine     ray    tasks of a Ray cluster
-worker  a job on the node that a cluster chose for it        slurm  arrays of batch jobs
+local   in this process, or in subprocesses     ray    tasks of a Ray cluster
+worker  a job on a node of a cluster            slurm  arrays of batch jobs
 
-Every file of this folder except `worker` is an engine: --engine takes the file's name, and the
+Every file in this folder except `worker` is an engine: --engine takes the file's name, and the
 keyword-only arguments of its last class are the engine's options. Never imports torch.
 """
 
@@ -19,10 +19,10 @@ if TYPE_CHECKING:
 
 
 class Engine(Protocol):
-    """Runs jobs at the same time; none of them depends on another that still runs."""
+    """Runs independent jobs at the same time."""
 
     here: bool
-    """Whether jobs run on this machine; an engine that does not say so runs them elsewhere."""
+    """Whether jobs run on this machine; False if an engine lacks this."""
 
     @property
     def free(self) -> float:
@@ -30,15 +30,15 @@ class Engine(Protocol):
         ...
 
     def submit(self, job: "Job") -> None:
-        """Start `job`, or queue it where jobs are started."""
+        """Start `job`, or queue it for its start."""
         ...
 
     def wait(self, seconds: float) -> "list[JobEnd]":
-        """Wait up to `seconds` for a job to end; return those that ended since the last call."""
+        """Wait up to `seconds` for a job to end; return all jobs that ended since the last call."""
         ...
 
     def stop(self) -> None:
-        """Ask every running job to save and stop; `wait` still returns how each ended."""
+        """Ask every running job to save and stop; `wait` still returns how they end."""
         ...
 
 
@@ -50,7 +50,7 @@ def engine_names() -> list[str]:
 def remote_engine(text: str, slots: int | None, folder: Path) -> Engine | None:
     """Build the engine `name[:key=value...]`; return None if its jobs run on this machine.
 
-    The engine runs up to `slots` jobs at a time (None: as many as it takes). Logs and states are in
+    The engine runs up to `slots` jobs at a time (None: its own limit). Logs and states are in
     `folder`. Raises UsageError for an unknown name or option, or if its software is missing.
     """
     name, *settings = re.split(r":(?=\w+=)", text.strip())  # a value may hold colons

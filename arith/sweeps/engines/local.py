@@ -1,4 +1,4 @@
-"""Jobs on this machine: one after another in this process, or side by side in subprocesses."""
+"""Run jobs on this machine: one by one in this process, or in parallel in subprocesses."""
 
 import subprocess
 import time
@@ -26,7 +26,7 @@ SECONDS_BETWEEN_LOOKS, SECONDS_BETWEEN_LINES = 0.1, 30.0
 def local_engine(slots: Slots, folder: Path, stopper: Stopper) -> Engine:
     """Return the engine of this machine.
 
-    With one slot, jobs run in this process: the terminal shows their bars, torch is imported once.
+    With one slot, jobs run in this process, which shows their bars and imports torch once.
     """
     return InProcess(stopper) if slots.count == 1 else Subprocesses(slots, folder)
 
@@ -49,7 +49,7 @@ class InProcess:
         try:
             if job.perform(self.stopper):
                 code = EXIT_DONE
-        except Exception as error:  # a job that fails must not end the others
+        except Exception as error:  # a failed job must not end the others
             reason = " ".join(str(error).split())
             code = EXIT_USAGE if isinstance(error, UsageError) else EXIT_FAILED
             code = getattr(error, "exit_code", code)
@@ -65,14 +65,14 @@ class InProcess:
         return ended
 
     def stop(self) -> None:
-        """Do nothing: no job is running when this is called."""
+        """Do nothing, because no job runs during this call."""
 
 
 class Subprocesses:
-    """Runs as many jobs at a time as there are slots, as subprocesses, which log to `folder`.
+    """Runs a job per slot, each in a subprocess that logs to `folder`.
 
-    Each has its share of the threads and, if there are GPUs, one of them, perhaps with others.
-    `stop` sends SIGTERM; children then save and exit with 75. They never outlive this process.
+    A job has its share of the threads and, if there are GPUs, one GPU, which jobs may share. `stop`
+    sends SIGTERM; children then save and exit with 75. They never outlive this process.
     """
 
     here = True
@@ -101,7 +101,7 @@ class Subprocesses:
         ended: list[JobEnd] = []
         while not ended and time.monotonic() < deadline:
             time.sleep(SECONDS_BETWEEN_LOOKS)
-            for process in [each for each in self.children if each.poll() is not None]:
+            for process in [child for child in self.children if child.poll() is not None]:
                 job, _ = self.children.pop(process)
                 code, log = process.returncode, log_file(self.folder, job.id)
                 ended.append(JobEnd(job, code, last_line(log) or f"ended with {code}", log))
@@ -111,14 +111,14 @@ class Subprocesses:
         return ended
 
     def _say_progress(self) -> None:
-        """Print a line with the steps of the trainings that run."""
+        """Print a line with the steps of the running trainings."""
         progress = {job.id: job.progress() for job, _ in self.children.values()}
         lines = [f"{key} {now.step:,}/{now.steps:,}" for key, now in progress.items() if now.steps]
         if lines:
             say(f"running: {', '.join(lines)}")
 
     def stop(self) -> None:
-        """Ask the children once: a second signal would end them before they have saved."""
+        """Ask the children once, because a second signal would end them before they save."""
         for process in self.children if not self.stopping else ():
             process.terminate()
         self.stopping = True

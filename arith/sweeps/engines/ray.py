@@ -1,7 +1,7 @@
-"""Ray: each job is a task of a Ray cluster whose nodes share the sender's file system.
+"""Run jobs as tasks of a Ray cluster whose nodes share the sender's file system.
 
-A task is given the path of a job's log, and runs the job's command line as every engine does. If a
-node is lost, Ray runs its tasks again on another node, where they resume.
+A task gets the path of a job's log, and runs the job's command line like every engine. If a node is
+lost, Ray runs its tasks again on another node, where they resume.
 """
 
 import sys
@@ -20,7 +20,7 @@ from tape_arith.arith.sweeps.jobs import Job, JobEnd, log_file
 class Ray:
     """Runs up to `slots` jobs in the cluster at `address` ("auto": RAY_ADDRESS, or this machine).
 
-    Each job has `cpus` CPUs and `gpus` GPUs (or fractions), and `retries` if its node is lost.
+    Each job has `cpus` CPUs and `gpus` GPUs (also fractions), and `retries` if its node is lost.
     """
 
     here = False
@@ -85,7 +85,7 @@ class Ray:
         return ended
 
     def stop(self) -> None:
-        """Cancel waiting tasks and interrupt running ones, which then ask their jobs to stop."""
+        """Cancel waiting tasks and interrupt running tasks, which then ask their jobs to stop."""
         for reference in self.jobs:
             self.ray.cancel(reference, force=False)
 

@@ -1,8 +1,8 @@
-"""Slurm: sbatch sends jobs as arrays of batch jobs; the nodes share the file system.
+"""Run jobs as arrays of Slurm batch jobs; the nodes share the file system.
 
-A batch job runs the program `worker` for one line of a file. The job's state file tells what it
-does and how it ended; squeue tells which jobs are still queued or running. Jobs go on without this
-process, and the next call finds them.
+A batch job runs the program `worker` for one line of a file. The job's state file has its state and
+how it ended; squeue lists the jobs that are queued or running. Jobs continue without this process,
+and the next call finds them.
 """
 
 import shlex
@@ -20,8 +20,8 @@ from tape_arith.arith.sweeps.jobs import Job, JobEnd, log_file
 from tape_arith.arith.terminal import say
 
 SECONDS_BETWEEN_LOOKS = 5.0
-LOST_AFTER = 30.0  # seconds: a node's last write takes a while to be seen elsewhere
-LONGEST_SILENCE = 600.0  # seconds without squeue: its controller may be restarting
+LOST_AFTER = 30.0  # seconds: other nodes see a node's last write late
+LONGEST_SILENCE = 600.0  # seconds without squeue, whose controller may be restarting
 WORKER = "tape_arith.arith.sweeps.engines.worker"
 _LARGEST_ARRAY = 1_000  # Slurm's default MaxArraySize is 1,001, with indices from 0
 
@@ -29,8 +29,8 @@ _LARGEST_ARRAY = 1_000  # Slurm's default MaxArraySize is 1,001, with indices fr
 class Slurm:
     """Keeps up to `slots` jobs in the queue, and runs `throttle` of each array at a time.
 
-    Jobs get a signal `warning` seconds before a preemption or the end of their time. Further
-    options of sbatch are set by its environment variables, such as SBATCH_QOS.
+    Jobs get a signal `warning` seconds before a preemption or the end of their time. Environment
+    variables of sbatch, such as SBATCH_QOS, set further options.
     """
 
     here = False
@@ -50,7 +50,7 @@ class Slurm:
         warning: int = 60,
     ) -> None:
         if shutil.which("sbatch") is None:
-            raise UsageError("engine slurm: no `sbatch` here: call this where there is one")
+            raise UsageError("engine slurm: no `sbatch` here: run this on a machine that has it")
         queue = _queue()
         if queue is None:
             raise UsageError("engine slurm: squeue does not answer: start slurmctld")
@@ -87,7 +87,7 @@ class Slurm:
         return self._look() if monotonic() >= self.looked + SECONDS_BETWEEN_LOOKS else []
 
     def stop(self) -> None:
-        """Cancel the jobs that wait; ask those that run to stop."""
+        """Cancel waiting jobs; ask running jobs to stop."""
         self.stopping, self.patience = True, 0.0
         for array in {token.rpartition("_")[0] for token in self.jobs}:
             _call("scancel", f"--name={array}", "--state=PENDING")
@@ -119,13 +119,13 @@ exec {shlex.join([sys.executable, "-m", WORKER, f"{place}.txt"])} \\
     def _look(self) -> list[JobEnd]:
         """Return the jobs that ended.
 
-        The queue is read before the states, so that a job that ends in between is not called lost.
+        Reads the queue before the states, so that a job that ends in between is not lost.
         """
         queue, self.looked = _queue(), monotonic()
         if queue is not None:
             self.queue, self.answered = queue, self.looked
         elif self.looked - self.answered > LONGEST_SILENCE:
-            raise Failure("squeue does not answer: what was sent goes on, the next call finds it")
+            raise Failure("squeue does not answer: jobs continue, and the next call finds them")
         ended = [JobEnd(job, EXIT_AGAIN, "stopped") for job in self.unsent]
         self.unsent.clear()
         for token, job in [*self.jobs.items()]:

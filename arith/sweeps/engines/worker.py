@@ -1,12 +1,12 @@
 """Run a job in its own process: start its command, read its last message, keep its state.
 
-A worker runs on the node that a cluster chose, passes signals on, and writes where the job is.
+A worker runs on a node of a cluster, passes signals on, and writes the job's state.
 
 `python -m tape_arith.arith.sweeps.engines.worker LOGS VARIABLE AGAIN...` is the worker's program.
-The environment's VARIABLE is the number, from 0, of a line in the file LOGS: the path of a job's
-log. The program runs this job, and calls the command AGAIN if the job is to be run again. It
-handles signals 0.2 s after its start, long before the job can: a job that is stopped while it
-still loads torch has lost nothing, and counts as preempted. Never imports torch.
+The environment's VARIABLE is the number, from 0, of a line in the file LOGS, the path of a job's
+log. The program runs this job, and calls the command AGAIN if the job must run again. It handles
+signals 0.2 s after its start, long before the job can: a job that is stopped while it loads torch
+has lost nothing, and counts as preempted. Never imports torch.
 """
 
 import ctypes
@@ -29,8 +29,8 @@ from tape_arith.arith.stopping import install_handler
 
 SECONDS_BETWEEN_LOOKS = 0.2
 COMMAND_LINE = ("-P", "-m", "tape_arith")
-"""-P keeps the working folder off the path: a user's file may be named like one of our modules."""
-_LAST_BYTES = 10_000  # the part of a log in which its last line is looked for
+"""-P keeps the working folder off the path, because a user's file may have a module's name."""
+_LAST_BYTES = 10_000  # the end of a log that holds its last line
 _DEATH_SIGNAL = 1  # PR_SET_PDEATHSIG of linux/prctl.h
 
 
@@ -38,11 +38,11 @@ _DEATH_SIGNAL = 1  # PR_SET_PDEATHSIG of linux/prctl.h
 class JobState(Strict):
     """A job's state: a small file, written by the process that has the job at the moment.
 
-    token            names this submission of the job
-    argv, cores      the command line after `tape-arith`, and the number of cores it may use
+    token            identifies this submission of the job
+    argv, cores      the command line after `tape-arith`, and its number of cores
     directory        the working folder, on a file system that all nodes share
     state            "stopped": asked to stop, and a cluster may run it again; "ended" and "failed"
-                     are final; only the files of its run tell whether the job is done
+                     are final; only the files of its run say whether the job is done
     """
 
     engine: str = ""
@@ -60,23 +60,23 @@ class JobState(Strict):
         return self.state in ("ended", "failed")
 
     def __str__(self) -> str:
-        """Say for people where the job is."""
+        """Format engine, state and host for people."""
         host = f" on {self.host}" if self.host and self.state == "running" else ""
         return f"{self.engine}: {self.state}{host}"
 
 
 def state_file(log: Path) -> Path:
-    """Return the path of the state file of the job that has this log."""
+    """Return the path of the state file of the job with this log."""
     return log.parent.parent / "states" / f"{log.stem}.json"
 
 
 def write_state(log: Path, state: JobState) -> None:
-    """Write the state of the job that has this log. Raises Failure."""
+    """Write the state of the job with this log. Raises Failure."""
     write_text(state_file(log), json.dumps(asdict(state)) + "\n")
 
 
 def read_state(log: Path) -> JobState | None:
-    """Read the state of the job that has this log; None if it is missing or unreadable."""
+    """Read the state of the job with this log; None if it is missing or unreadable."""
     try:
         return validated(parse_json(read_text(state_file(log))), JobState)
     except (Failure, ValueError):
@@ -84,7 +84,7 @@ def read_state(log: Path) -> JobState | None:
 
 
 class Worker:
-    """Does one job, which it reads from the state file of the job's log."""
+    """Runs one job, given by the state file of the job's log."""
 
     def __init__(self) -> None:
         self.signal: int | None = None
@@ -97,7 +97,7 @@ class Worker:
             self.process.send_signal(number)
 
     def perform(self, log: Path) -> tuple[int, str]:
-        """Run the job that has this log; return its exit code and its last message."""
+        """Run the job with this log; return its exit code and its last message."""
         host = os.environ.get("SLURMD_NODENAME", socket.gethostname())  # as Slurm calls it
         state = read_state(log)
         if state is None:
@@ -123,11 +123,11 @@ class Worker:
     def _run(self, state: JobState, log: Path) -> int:
         share = {"OMP_NUM_THREADS": str(state.cores)}
         self.process = start_command(state.argv, log, share, directory=state.directory)
-        if self.signal is not None:  # it came while the command started
+        if self.signal is not None:  # it arrived while the command started
             self.process.send_signal(self.signal)
         while True:
             try:
-                # In short waits: another thread may call `pass_on`, without a signal.
+                # In short waits, because another thread may call `pass_on` without a signal.
                 return self.process.wait(SECONDS_BETWEEN_LOOKS)
             except subprocess.TimeoutExpired:
                 continue
@@ -145,8 +145,8 @@ def start_command(
 ) -> "subprocess.Popen[bytes]":
     """Start `tape-arith argv` in `directory`; `environment` adds to our own variables.
 
-    Its output is appended to `log`. It never outlives this process. With `own_session`, a Ctrl-C
-    in our terminal does not reach it. Raises OSError.
+    Appends its output to `log`. It never outlives this process. With `own_session`, a Ctrl-C in our
+    terminal does not reach it. Raises OSError.
     """
     log.parent.mkdir(parents=True, exist_ok=True)
     append_line(log, f"$ tape-arith {' '.join(argv)}")
@@ -164,9 +164,9 @@ def start_command(
 
 
 def last_line(log: Path) -> str:
-    """Return the last message of a command in its log, without the prefix "tape-arith: ".
+    """Return the last message in a command's log, without the prefix "tape-arith: ".
 
-    Returns "" if there is no message, or if the log cannot be read.
+    Returns "" if there is no message or the log cannot be read.
     """
     try:
         with open_file(log) as file:
@@ -183,11 +183,11 @@ def _die_with_parent() -> None:
         _LIBC.prctl(_DEATH_SIGNAL, signal.SIGTERM)
 
 
-_LIBC = ctypes.CDLL(None)  # opened here: between fork and exec nothing may be loaded
+_LIBC = ctypes.CDLL(None)  # opened here, because nothing may be loaded between fork and exec
 
 
 def main(arguments: list[str]) -> int:
-    """Do a job; have it run again if it was preempted or found its folder locked."""
+    """Run a job, and requeue it if it was preempted or found its folder locked."""
     worker = Worker()
     install_handler(worker.pass_on)
     file, variable, *again = arguments

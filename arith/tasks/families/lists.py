@@ -1,4 +1,4 @@
-"""Tasks on a list of numbers.
+"""Define tasks on a list of numbers.
 
 n  problems      K  numbers of the longest list      W  places of the longest number
 """
@@ -32,7 +32,7 @@ class NumberList(NamedTuple):
 
     @property
     def counts(self) -> Int64:
-        """int64[n]: numbers of each list."""
+        """Count the numbers of each list: int64[n]."""
         return np.count_nonzero(self.lengths, axis=1)
 
     def number(self, k: int) -> Digits:
@@ -41,10 +41,10 @@ class NumberList(NamedTuple):
 
 
 class ListOfNumbers(Task[NumberList]):
-    """A list and what is made of it. A subclass defines `symbol`, `answer_fields`, the bounds.
+    """Base of tasks on a list. A subclass defines `symbol`, `answer_fields`, `places` and a bound.
 
-    A problem of k numbers and d digits: one number, any of them, has d digits; each other has 1 to
-    d, all equally likely.
+    In a problem of k numbers and d digits one number, any of the k, has d digits; the others have 1
+    to d, all equally likely.
     """
 
     axes: tuple[Axis, ...] = (
@@ -64,8 +64,8 @@ class ListOfNumbers(Task[NumberList]):
         return -(-(1 + numbers * (2 + num_quads(digits))) // 2)
 
     def draw(self, lengths: Int64, halves: UInt32, most: tuple[int, ...]) -> NumberList:
-        # One half word says which number is longest; then each number has one for its length, one
-        # for its leading digit, and one for each four digits.
+        # One half word decides which number is longest; then each number has one for its length,
+        # one for its leading digit, and one for each four digits.
         counts, digits = lengths.T.copy()
         each = 2 + num_quads(most[1])
         longest = below(counts, halves[:, 0])
@@ -109,7 +109,7 @@ class ListOfNumbers(Task[NumberList]):
 
 
 def decimal_digits(numbers: Int64) -> Int64:
-    """Return the decimal digits of integers above 0.
+    """Count the decimal digits of integers above 0.
 
     >>> decimal_digits(np.array([1, 9, 10, 999, 1000])).tolist()
     [1, 1, 2, 3, 4]

@@ -1,6 +1,6 @@
-"""Numbers of any length as arrays of digits, the least significant first.
+"""Compute with numbers of any length as arrays of digits, the least significant first.
 
-n  problems      W  places, at least as many as the longest number has digits
+n  problems      W  places, no fewer than the digits of the longest number
 """
 
 from collections.abc import Sequence
@@ -17,7 +17,7 @@ UInt8 = npt.NDArray[np.uint8]
 UInt32 = npt.NDArray[np.uint32]
 
 QUAD = 4
-"""Decimal digits that are drawn from one half word."""
+"""Number of decimal digits drawn from one half word."""
 _QUADS = np.arange(10**QUAD)[:, None] // 10 ** np.arange(QUAD) % 10
 _QUADS_PACKED = np.ascontiguousarray(_QUADS, dtype=np.uint8).view(np.uint32).reshape(-1)
 _SORTED_TOGETHER = 18  # decimal digits that fit into an int64
@@ -32,11 +32,11 @@ class Digits(NamedTuple):
     """int64[n]: number of digits"""
 
     def where(self, present: npt.NDArray[np.bool_]) -> "Digits":
-        """Return the numbers that are `present`, bool[n], and no digits in place of the others."""
+        """Return the numbers that are `present`, bool[n]; the others get no digits."""
         return Digits(self.values * present[:, None], self.lengths * present)
 
     def widened(self, width: int) -> "Digits":
-        """Return the same numbers with `width` places, no fewer than the longest has digits."""
+        """Return the same numbers with `width` places, no fewer than the longest length."""
         extra = width - self.values.shape[1]
         if extra > 0:
             return Digits(np.pad(self.values, ((0, 0), (0, extra))), self.lengths)
@@ -50,7 +50,7 @@ def prefixes(width: int) -> UInt8:
 
 
 def num_quads(digits: int) -> int:
-    """Return the half words from which `digits` digits are drawn."""
+    """Return the number of half words for `digits` digits."""
     return -(-digits // QUAD)
 
 
@@ -64,14 +64,14 @@ def drawn_digits(lengths: Int64, halves: UInt32) -> Digits:
 
 
 def drawn_numbers(lengths: Int64, leading: UInt32, halves: UInt32) -> Digits:
-    """Draw numbers whose leading digit is not 0, from a half word for it and `halves`."""
+    """Draw numbers; `leading` gives their leading digits, which are not 0, `halves` the others."""
     numbers = drawn_digits(lengths, halves)
     numbers.values[np.arange(len(lengths)), lengths - 1] = below(9, leading) + 1
     return numbers
 
 
 def digits_of(numbers: Sequence[str]) -> Digits:
-    """Return the digits of numbers that are written in the usual order, as in "123"."""
+    """Return the digits of numbers in the usual order, as in "123"."""
     width = max(map(len, numbers), default=0)
     rows = [[int(digit) for digit in number[::-1].ljust(width, "0")] for number in numbers]
     lengths = np.array([len(number) for number in numbers], dtype=np.int64)
@@ -113,7 +113,7 @@ def differences(a: Digits, b: Digits) -> tuple[Digits, npt.NDArray[np.bool_]]:
 
 
 def product_columns(a: Digits, b: Digits) -> Int64:
-    """Return the sums of products of digits at each place of a * b, int64[n, W of a + W of b]."""
+    """Sum the products of digits at each place of a * b: int64[n, W of a + W of b]."""
     first, second = a.values.T.astype(np.int64), b.values.T.astype(np.int64)
     total = np.zeros((len(first) + len(second), len(a.lengths)), dtype=np.int64)
     for place, digits in enumerate(second):
@@ -131,7 +131,7 @@ def products(a: Digits, b: Digits) -> Digits:
 
 
 def ascending(values: UInt8) -> Int64:
-    """Return the order that sorts numbers [n, K, W] along K; equal ones stay in order: [n, K]."""
+    """Return the stable order that sorts numbers [n, K, W] along K: [n, K]."""
     count, numbers, width = values.shape
     order = np.tile(np.arange(numbers), (count, 1))
     for start in range(0, width, _SORTED_TOGETHER):
@@ -143,7 +143,7 @@ def ascending(values: UInt8) -> Int64:
 
 
 def without_leading_zeros(values: UInt8) -> Digits:
-    """Return numbers [n, W] with the length of each; 0 has one digit."""
+    """Return numbers [n, W] with their lengths; 0 has one digit."""
     width = values.shape[1]
     lengths = width - np.argmax(values[:, ::-1] != 0, axis=1) if width else np.ones(len(values))
     return Digits(values, np.where(values.any(axis=1), lengths, 1).astype(np.int64))

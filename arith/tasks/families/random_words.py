@@ -1,9 +1,8 @@
-"""Random words as a pure function of a key and an index.
+"""Compute random words as a pure function of a key and an index.
 
-Word j of index i needs no words before it, so that any slice of the data can be generated alone.
+Word j of index i needs no words before it, so any slice of the data can be generated alone.
 The generator is Philox4x64-10 (Salmon et al. 2011, "Parallel random numbers: as easy as 1, 2, 3").
-Only numpy's raw words are used: what its Generator methods make of them may change between
-versions of numpy.
+Only numpy's raw words are used, because its Generator methods may change between versions.
 """
 
 import hashlib
@@ -21,8 +20,8 @@ def words(
 ) -> npt.NDArray[np.uint64]:
     """Return random words uint64[count, words_each] of the indices start .. start + count - 1.
 
-    Different keys give independent streams. A word also depends on `words_each`: index i has the
-    counters from i * ceil(words_each / 4) on. So always use a key with the same `words_each`.
+    Different keys give independent streams. Always use a key with the same `words_each`, because
+    index i has the counters from i * ceil(words_each / 4) on.
     """
     digest = hashlib.sha256(json.dumps(key).encode()).digest()
     counters_each = -(-words_each // _WORDS_PER_COUNTER)
@@ -45,10 +44,10 @@ def half_words(raw: npt.NDArray[np.uint64]) -> npt.NDArray[np.uint32]:
 def below(
     bound: int | npt.NDArray[np.int64], halves: npt.NDArray[np.uint32]
 ) -> npt.NDArray[np.int64]:
-    """Return integers 0 .. bound - 1 from 32-bit words; one bound for all, or one per word.
+    """Return integers 0 .. bound - 1 from 32-bit words, with one bound for all or one per word.
 
-    Multiplying and shifting rejects no word, so each index needs a fixed number of words. In
-    return, probabilities have a relative error of up to bound / 2**32 (10**4: 2.4e-6).
+    Multiplying and shifting rejects no word, so each index needs a fixed number of words. The price
+    is a relative error of probabilities of up to bound / 2**32 (10**4: 2.4e-6).
     """
     product = np.multiply(halves, np.asarray(bound, np.uint64), dtype=np.uint64)
     return (product >> np.uint64(32)).view(np.int64)  # below 2**32: the view is exact

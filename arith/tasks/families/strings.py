@@ -1,4 +1,4 @@
-"""Tasks on one string of digits or bits, which has no most significant end."""
+"""Define tasks on one string of digits or bits, which has no most significant end."""
 
 import re
 from abc import abstractmethod
@@ -19,9 +19,9 @@ from tape_arith.arith.tasks.task import Axis, Task
 
 
 class OneString(Task[Digits]):
-    """A string and what is made of it. A subclass defines `answer` and `answer_digits`.
+    """Base of tasks on one string. A subclass defines `answer` and `answer_digits`.
 
-    Digit k of `values` is the k-th of the string, from the left.
+    Digit k of `values` is digit k of the string, from the left.
     """
 
     axes: tuple[Axis, ...] = (Axis("digits", "digits"),)
@@ -70,5 +70,5 @@ class OneString(Task[Digits]):
         return string, string.lengths[None]
 
     def digits_in(self, written: str) -> str:
-        """Return the digits of a problem that is written without blanks."""
+        """Return the digits of a problem written without blanks."""
         return written

@@ -1,4 +1,4 @@
-"""Tokens and their ids. The first ids are those of the files published in this field."""
+"""Tokens and their ids. The first ids agree with the files published in this field."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -13,7 +13,7 @@ UInt8 = npt.NDArray[np.uint8]
 PAD, UNK, BOS, EOS = 0, 1, 2, 3
 SPECIAL = ("[PAD]", "[UNK]", "[BOS]", "[EOS]")
 SYMBOLS = "0123456789+-x= "
-"""Symbols that every task has, in the order of their ids; a task's own follow."""
+"""Symbols of every task, in the order of their ids; a task's own symbols follow."""
 DIGIT_ZERO = len(SPECIAL)
 """Digit d has the id DIGIT_ZERO + d."""
 BLANK = DIGIT_ZERO + SYMBOLS.index(" ")
@@ -25,7 +25,7 @@ MARKERS = ascii_letters.replace("x", "") + _LATIN_LETTERS
 
 @dataclass(frozen=True)
 class Vocabulary:
-    """The tokens of a task: SPECIAL, SYMBOLS and `own`, the symbols that only this task has.
+    """The tokens of a task: SPECIAL, SYMBOLS and `own`, the symbols of this task alone.
 
     >>> Vocabulary("|").decode([5, 19, 6, 17, 3])
     '1|2=[EOS]'
@@ -58,11 +58,11 @@ class Vocabulary:
         return self.names.index(symbol)
 
     def decode(self, ids: Iterable[int]) -> str:
-        """Return the text of `ids`; tokens without a symbol appear by name."""
+        """Return the text of `ids`; special tokens appear by name."""
         return "".join(self.names[int(number)] for number in ids)
 
     def lines(self, tokens: UInt8) -> str:
-        """Return the text of whole problems, one a line: the end token ends the line."""
+        """Return the text of whole problems, one per line; the end token ends a line."""
         return tokens.tobytes().translate(self._to_latin).decode("latin-1")
 
     @cached_property

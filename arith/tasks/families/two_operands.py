@@ -1,4 +1,4 @@
-"""Tasks `a OP b = c` on two numbers."""
+"""Define tasks `a OP b = c` on two numbers."""
 
 import re
 from abc import abstractmethod
@@ -27,10 +27,10 @@ def longer(lengths: Int64) -> Int64:
 
 
 class TwoOperands(Task[Operands]):
-    """Two numbers and their result. A subclass defines `symbol`, `answer` and `answer_digits`.
+    """Base of tasks on two numbers. A subclass defines `symbol`, `answer` and `answer_digits`.
 
-    The arrays of digits of both operands have one shape; their lengths may differ. A task whose
-    axes are not the lengths of a and b, as where b has a fixed one, defines `operand_lengths`.
+    The digit arrays of both operands have one shape; their lengths may differ. A task whose axes
+    are not the lengths of a and b, as with a fixed length of b, defines `operand_lengths`.
     """
 
     axes: tuple[Axis, ...] = (Axis("digits of a", "digits_a"), Axis("digits of b", "digits_b"))
@@ -60,11 +60,11 @@ class TwoOperands(Task[Operands]):
         return 1 + num_quads(int(self.operand_lengths(np.array([most])).max()))
 
     def draw(self, lengths: Int64, halves: UInt32, most: tuple[int, ...]) -> Operands:
-        # Two half words give the leading digits, the others four digits each: those of a, then b.
+        # Two half words give the leading digits; then each gives four digits, of a and then of b.
         quads, operands = (halves.shape[1] - 2) // 2, self.operand_lengths(lengths)
         a, b = (
-            drawn_numbers(operands[:, side], halves[:, side], halves[:, own])
-            for side, own in enumerate((slice(2, 2 + quads), slice(2 + quads, None)))
+            drawn_numbers(operands[:, side], halves[:, side], halves[:, columns])
+            for side, columns in enumerate((slice(2, 2 + quads), slice(2 + quads, None)))
         )
         return a, b
 

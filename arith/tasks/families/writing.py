@@ -1,4 +1,4 @@
-"""Formats of problems: how numbers become tokens, index hints, blanks.
+"""Write numbers and symbols as tokens, in the format of a task.
 
 n  problems
 """
@@ -24,11 +24,11 @@ class Format:
 
     order       "reversed": digits from the least significant on; "plain": as people write them
     pad         zeros make all operands as long as the longest; the answer has none
-    hints       before each digit stands the marker of its place, from a random marker on
+    hints       the marker of its place precedes each digit, from a random marker on
                 (Zhou et al. 2023, "What Algorithms can Transformers Learn?", index hints)
-    markers     number of different markers: a number can have as many digits
-    spaces      0 to so many blanks stand at random places of the prompt (McLeish et al. 2024)
-    scratchpad  the steps of the calculation stand before the answer
+    markers     number of different markers, and so the most digits of a number
+    spaces      most blanks, at random places of the prompt (McLeish et al. 2024)
+    scratchpad  the steps of the calculation precede the answer
 
     Raises UsageError for values out of range.
     """
@@ -59,7 +59,7 @@ class Format:
 
 
 class Field(NamedTuple):
-    """A part of n problems: tokens [n, width] with PAD where there are none, and their number."""
+    """A part of n problems: tokens [n, width], PAD where there is none, and their number."""
 
     tokens: UInt8
     lengths: Int64
@@ -67,7 +67,7 @@ class Field(NamedTuple):
 
 @dataclass(frozen=True)
 class Writer:
-    """Write the parts of n problems as tokens.
+    """Writes the parts of n problems as tokens.
 
     first_markers  int64[n]: the marker of the first place, counted from 0
     """
@@ -77,18 +77,18 @@ class Writer:
     first_markers: Int64
 
     def symbol(self, symbol: str, present: npt.NDArray[np.bool_] | None = None) -> Field:
-        """Write a symbol, in all problems or where it is present."""
+        """Write a symbol in all problems, or only where it is `present`."""
         lengths = np.ones(len(self.first_markers), np.int64)
         if present is not None:
             lengths *= present
         return Field((lengths * self.vocabulary.token(symbol)).astype(np.uint8)[:, None], lengths)
 
     def number(self, digits: Digits) -> Field:
-        """Write numbers in the order of the format; a number of no digits is left out."""
+        """Write numbers in the format's order; a number without digits is left out."""
         return self._written(digits, self.format.order == "plain")
 
     def string(self, digits: Digits) -> Field:
-        """Write digits as they stand, in any format."""
+        """Write digits in their own order, in any format."""
         return self._written(digits, False)
 
     def _written(self, digits: Digits, backwards: bool) -> Field:
@@ -106,7 +106,7 @@ class Writer:
         return Field(tokens[:, ::-1] if backwards else tokens, lengths)
 
     def _check(self, digits: Digits) -> None:
-        """Raise UsageError unless these are the digits of n numbers: a task must give as many."""
+        """Raise UsageError unless `digits` are Digits of n numbers."""
         count, parts = len(self.first_markers), type(digits).__name__
         if isinstance(digits, Digits):
             values, lengths = map(np.asarray, digits)
