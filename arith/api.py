@@ -261,8 +261,7 @@ def leaderboard(
         if preset or task:
             raise UsageError("tasks takes no preset and no task: name tasks and presets there")
         return pd.DataFrame(across_tasks(selection, _joined(tasks)).numbers())
-    shown, *_ = build_board(selection)
-    return pd.DataFrame(shown.numbers())
+    return pd.DataFrame(build_board(selection).numbers())
 
 
 def _selection(

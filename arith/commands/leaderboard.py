@@ -63,7 +63,7 @@ def command(
     from tape_arith.arith.compare import task_table
     from tape_arith.arith.compare.across_tasks import across_tasks
     from tape_arith.arith.compare.labels import read_labels
-    from tape_arith.arith.compare.leaderboard import build_board, label_board
+    from tape_arith.arith.compare.leaderboard import build_board
     from tape_arith.arith.compare.selection import Selection
     from tape_arith.arith.compare.tables import FOR_PEOPLE, FORMATS
     from tape_arith.arith.compare.terminal import print_board, print_markdown
@@ -107,8 +107,8 @@ def command(
         drawn = partial(task_figures.compose, table)
         show_in_terminal = partial(print_markdown, text)
     else:
-        content, panels, _ = build_board(selection, costs=costs)
-        labelled = label_board(content, panels, own)
+        content = build_board(selection, costs=costs)
+        labelled = content.labelled(own)
         text = FORMATS[kind](labelled if kind in FOR_PEOPLE else content, names) if kind else ""
         drawn = partial(compose, labelled)
         show_in_terminal = partial(print_board, content, names, wide=wide)

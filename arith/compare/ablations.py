@@ -85,18 +85,18 @@ def _columns(members: Sequence[Member]) -> list[Column[Member]]:
     """Return the columns in the order of files."""
     panels = [member.panel for member in members]
     return [
-        Column(key="family", value=lambda member: _family(member.panel.name)),
+        Column("family", value=lambda member: _family(member.panel.name)),
         *panel_columns(panels, display_names(panel.name for panel in panels)).values(),
         Column(
-            key="difference",
-            head="difference to the first, points",
-            text=lambda member: member.points,
+            "difference",
+            "difference to the first, points",
+            lambda member: member.points,
             value=lambda member: member.difference,
         ),
         Column(
-            key="p",
-            head="p (Welch, Holm)",
-            text=lambda member: "-" if member.p is None else f"{member.p:.2g}",
+            "p",
+            "p (Welch, Holm)",
+            lambda member: "-" if member.p is None else f"{member.p:.2g}",
             value=lambda member: member.p,
             name="p_welch_holm",
         ),

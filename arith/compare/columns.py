@@ -8,6 +8,7 @@ from typing import Any, Generic, TypeVar
 import pandas as pd
 
 from tape_arith.arith.compare import captions
+from tape_arith.arith.compare.lengths import of_length
 from tape_arith.arith.errors import unknown
 from tape_arith.arith.grids.axes import REGION_WORDS, REGIONS, Region
 from tape_arith.arith.grids.panel import SOLVED, Panel
@@ -25,7 +26,7 @@ _IMPORTANCE: Mapping[Region, int] = {
 }
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True)
 class Column(Generic[T]):
     """A column over rows of type T: texts for people, numbers for programs."""
 
@@ -33,7 +34,8 @@ class Column(Generic[T]):
     """By which a user chooses it."""
     head: str = ""
     """Over its texts; "" for numbers that only programs read."""
-    text: Callable[[T], str] = str
+    write: Callable[[T], str] | None = None
+    """The text of a row; None for that of `value`."""
     value: Callable[[T], object] | None = None
     """Its number in CSV and JSON."""
     name: str = ""
@@ -54,6 +56,10 @@ class Column(Generic[T]):
     """What it is, in a few words for little room."""
     note: str = ""
     """What it is, as a paragraph; columns may share one."""
+
+    def text(self, row: T) -> str:
+        """Return what stands in a table for people."""
+        return self.write(row) if self.write else str(self.value and self.value(row))
 
     def entries(self, row: T) -> Mapping[str, object]:
         """Return its numbers by their keys in CSV."""
@@ -114,7 +120,7 @@ def with_something_known(columns: Iterable[Column[T]], rows: Sequence[T]) -> lis
     ]
 
 
-def notes(columns: Iterable[Column[T]]) -> list[str]:
+def notes_of(columns: Iterable[Column[T]]) -> list[str]:
     """Return the paragraphs about columns, each once."""
     return list(dict.fromkeys(column.note for column in columns if column.note))
 
@@ -132,42 +138,47 @@ def panel_columns(
     labels = labels or {}
     regions = [region for region in REGIONS if any(region in panel.regions for panel in panels)]
     finals = [panel for panel in panels if panel.final_answers]
+
+    def name(row: Any) -> str:
+        return str(row.panel.name)
+
+    def converged(row: Any) -> str:
+        return row.panel.convergence or "yes"
+
+    def interval(row: Any) -> dict[str, object]:
+        return {"interval": "seeds" if len(row.panel.seeds) > 1 else "this run only"}
+
     columns: list[Column[Any]] = [
         Column(
-            key="encoding",
-            head="encoding",
-            text=lambda row: labels.get(row.panel.name, row.panel.name),
-            value=lambda row: row.panel.name,
+            "encoding",
+            "encoding",
+            lambda row: labels.get(name(row), name(row)),
+            value=name,
             left=True,
             printed=True,
             importance=1,
         ),
         Column(
-            key="seeds",
-            head="seeds",
-            text=lambda row: seed_count(row.panel),
+            "seeds",
+            "seeds",
+            lambda row: seed_count(row.panel),
             value=lambda row: row.panel.seeds,
             printed=True,
             importance=5,
         ),
         Column(
-            key="converged",
-            head="converged",
-            text=lambda row: row.panel.convergence or "yes",
-            numbers=lambda row: {"converged": row.panel.convergence or "yes"},
+            "converged",
+            "converged",
+            converged,
+            numbers=lambda row: {"converged": converged(row)},
             left=True,
             shown=any(panel.convergence for panel in panels),
             printed=True,
         ),
-        Column(
-            key="interval",
-            numbers=lambda row: {
-                "interval": "seeds" if len(row.panel.seeds) > 1 else "this run only"
-            },
-        ),
+        Column("interval", numbers=interval),
         *map(_region, regions),
         *([_final_answer(max(panel.final_answers_of for panel in panels))] if finals else []),
-        *map(_solved_to, SOLVED),
+        *(_solved_to(share, panels[0]) for share in SOLVED),
     ]
     return {column.key: column for column in columns}
 
@@ -182,25 +193,19 @@ def _region(region: Region) -> Column[Any]:
         panel: Panel = row.panel
         if region not in panel.regions:
             return {}
-        interval = panel.interval(region)
-        ends = {
-            f"{region}_{part}": getattr(interval, part, None)
-            for part in ("half_width", "low", "high")
-        }
-        return {
-            region: panel.mean(region),
-            **ends,
-            f"{region}_seeds": panel.seed_means(region),
-        }
+        numbers: dict[str, object] = {region: panel.mean(region)}
+        for part in ("half_width", "low", "high"):
+            numbers[f"{region}_{part}"] = getattr(panel.interval(region), part, None)
+        return numbers | {f"{region}_seeds": panel.seed_means(region)}
 
     def text(row: Any) -> str:
         has = region in row.panel.regions
         return captions.percent_of(row.panel, region) if has else UNKNOWN
 
     return Column(
-        key=region,
-        head=f"{REGION_WORDS[region]}, %",
-        text=text,
+        region,
+        f"{REGION_WORDS[region]}, %",
+        text,
         numbers=entries,
         printed=region in ("out_of_distribution", "in_distribution"),
         importance=_IMPORTANCE.get(region, Column.importance),
@@ -219,27 +224,34 @@ def _final_answer(decoded: int) -> Column[Any]:
         return {"final_answer_seeds": answers, "final_answer_problems": count} if answers else {}
 
     return Column(
-        key="final_answer",
-        head="final answer, %",
-        text=text,
+        "final_answer",
+        "final answer, %",
+        text,
         numbers=entries,
         printed=True,
         importance=3,
         note="Final answer: the share of right final answers out of distribution, whatever the "
-        f"steps of the scratchpad before them, of the first {decoded} problems there, "
-        "decoded greedily. All other columns count an answer as exact only with all its "
-        "steps.",
+        f"steps of the scratchpad before them, of the first {decoded} problems there, decoded "
+        "greedily. All other columns count an answer as exact only with all its steps.",
     )
 
 
-def _solved_to(share: float) -> Column[Any]:
-    key = f"solved_to_{100 * share:g}"
+def solved_key(share: float) -> str:
+    return f"solved_to_{100 * share:g}"
+
+
+def _solved_to(share: float, panel: Panel) -> Column[Any]:
+    shares = " and ".join(f"{share * 100:g} %" for share in SOLVED)
+    over = "cells and seeds" if len(panel.axes) > 1 else "seeds"
     return Column(
-        key=key,
-        head=f"solved to, {100 * share:g} %",
-        text=lambda row: str(row.panel.solved_to(share)),
-        numbers=lambda row: {key: row.panel.solved_to(share)},
+        solved_key(share),
+        f"solved to, {100 * share:g} %",
+        lambda row: str(row.panel.solved_to(share)),
+        numbers=lambda row: {solved_key(share): row.panel.solved_to(share)},
         printed=share == SOLVED[0],
         importance=13 if share == SOLVED[0] else 17,
         legend="solved to: the largest length up to which that share of problems is exact",
+        note=f"Solved to, at {shares}: the largest length L such that of the problems "
+        f"{of_length(panel.axes, 'l')} that share is exact, for each l up to L (mean over "
+        f"{over}; {panel.first.max_digits} is the longest tested).",
     )

@@ -4,9 +4,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from itertools import product
 
-from tape_arith.arith.compare.board import Board, Comparison, Row, Section, Training
-from tape_arith.arith.compare.captions import footnote, source
-from tape_arith.arith.compare.labels import display_names
+from tape_arith.arith.compare.board import Board, Section
+from tape_arith.arith.compare.row import Comparison, Row, Training
 from tape_arith.arith.compare.run_files import Key, RunFiles, key, or_default, read_runs
 from tape_arith.arith.compare.selection import Selection
 from tape_arith.arith.errors import Failure, UsageError
@@ -110,10 +109,8 @@ def describe_order(panels: Sequence[Panel], labels: Mapping[str, str] | None = N
 # ---- the leaderboard ---------------------------------------------------------------------------
 
 
-def build_board(
-    selection: Selection, *, costs: bool = False
-) -> tuple[Board, list[Panel], dict[Key, RunFiles]]:
-    """Return the leaderboard of a selection, its panels in this order, and all runs below its root.
+def build_board(selection: Selection, *, costs: bool = False) -> Board:
+    """Return the leaderboard of a selection.
 
     Ranks and tests are among all encodings, not only those named. With `costs` it has parameters
     and FLOPs at the size that was trained. Raises UsageError as `Selection.panels` does, Failure if
@@ -121,12 +118,8 @@ def build_board(
     """
     runs = read_runs(selection.root)
     panels, excluded = selection.panels(runs)
-    board, shown = board_of(panels, runs, excluded, costs=costs)
-    if selection.named:
-        board = board.only(selection.wanted)
-        shown = [row.panel for row in board.rows]
-        board = replace(board, source=source(shown), caption=_caption(shown))
-    return board, shown, runs
+    board = board_of(panels, runs, excluded, costs=costs)
+    return board.only(selection.wanted) if selection.named else board
 
 
 def board_of(
@@ -135,15 +128,11 @@ def board_of(
     excluded: Sequence[tuple[str, str]] = (),
     *,
     costs: bool = False,
-) -> tuple[Board, list[Panel]]:
-    """Return the leaderboard of all `panels`, and these in its order; `runs` tell times and costs.
-
-    Raises as `build_board` does.
-    """
+) -> Board:
+    """Return the leaderboard of `panels`; `runs` tell times and costs. Raises as `build_board`."""
     ordered = sections(panels)
-    shown = [panel for members in ordered.values() for panel in members]
-    tests, num_tests = _significance_tests(shown)
-    first = shown[0].first
+    tests, num_tests = _significance_tests(sort_panels(panels))
+    first = panels[0].first
     if costs and key(first) not in runs:
         raise Failure(f"{first.name} has no run.json that tells its size: leave --costs out")
 
@@ -158,49 +147,11 @@ def board_of(
         )
         return _with_costs(made, runs[key(first)].record.config) if costs else made
 
-    board = Board(
-        first.preset,
-        first.axes,
-        {
-            "settings": next((panel.settings for panel in panels if panel.settings), {}),
-            "trained_digits": first.trained_digits,
-            "max_digits": first.max_digits,
-            "axes": [axis._asdict() for axis in first.axes],
-            "budget": first.budget.as_dict(),
-            "evaluation": first.evaluation.as_dict(),
-        },
-        source(shown),
-        _caption(shown),
-        [
-            Section(title, SECTIONS[title], [row(p, title, n) for n, p in enumerate(members, 1)])
-            for title, members in ordered.items()
-        ],
-        _REFERENCES,
-        excluded,
-        num_tests,
-        len(panels),
-        costs,
-    )
-    return board, shown
-
-
-def label_board(
-    board: Board, panels: Sequence[Panel], own: Mapping[str, str] | None = None
-) -> Board:
-    """Return `board`, of the grids in `panels`, with names as papers write them, or as in `own`.
-
-    Raises UsageError as `display_names` does.
-    """
-    names = [name for panel in panels for name in (panel.name, panel.encoding)]
-    labels = display_names([*names, *board.references], own)
-    return replace(
-        board, labels=labels, source=source(panels, labels), caption=_caption(panels, labels)
-    )
-
-
-def _caption(panels: Sequence[Panel], labels: Mapping[str, str] | None = None) -> str:
-    """Return the footnote of a table that has the mean of every region."""
-    return footnote(panels, labels, panels[0].regions)
+    made = [
+        Section(title, SECTIONS[title], [row(p, title, n) for n, p in enumerate(members, 1)])
+        for title, members in ordered.items()
+    ]
+    return Board(made, _REFERENCES, excluded, num_tests, len(panels), costs)
 
 
 def _significance_tests(

@@ -9,7 +9,7 @@ import pandas as pd
 
 from tape_arith.arith.compare.board import Board
 from tape_arith.arith.compare.curves import curve_rows
-from tape_arith.arith.compare.leaderboard import build_board, label_board
+from tape_arith.arith.compare.leaderboard import build_board
 from tape_arith.arith.compare.run_files import Key, RunFiles, key
 from tape_arith.arith.compare.selection import Selection
 from tape_arith.arith.grids.grid import Grid
@@ -43,13 +43,15 @@ class Report:
     """The encodings and runs that a page shows."""
 
     board: Board
-    panels: Sequence[Panel]
-    """For each row of the leaderboard, in order, that of its encoding."""
     runs: Sequence[Run]
     curves: pd.DataFrame
     """As `Curves.rows`, with encodings in the order of the leaderboard."""
     command: str
     """The command line that writes this page again."""
+
+    @property
+    def panels(self) -> list[Panel]:
+        return self.board.panels
 
     @property
     def seeds(self) -> list[int]:
@@ -62,28 +64,28 @@ def collect(selection: Selection, *, costs: bool = False) -> Report:
 
     Raises UsageError and Failure as `build_board` does.
     """
-    board, shown, runs = build_board(selection, costs=costs)
+    board = build_board(selection, costs=costs)
     words = ["tape-arith", "report", "--preset", board.preset]
     words += ["--compare", selection.names] if selection.named else []
     words += selection.evaluation_set.options + ["--costs"] * costs
     scored: dict[Key, list[Grid]] = {}
-    for panel in shown:
-        for grid in panel.grids:
+    runs: dict[Key, RunFiles | None] = {}
+    for row in board.rows:
+        for grid, run in zip(row.panel.grids, row.runs, strict=True):
             scored.setdefault(key(grid), []).append(grid)
-    logged = [run for run in map(runs.get, scored) if run is not None and run.metrics]
+            runs[key(grid)] = run
+    logged = [run for run in runs.values() if run is not None and run.metrics]
     return Report(
-        label_board(board, shown),
-        shown,
-        [_run(selection.root, grids, runs) for grids in scored.values()],
+        board.labelled(),
+        [_run(selection.root, grids, runs[which]) for which, grids in scored.items()],
         curve_rows((run.name, run.seed, run.metrics) for run in logged),
         shlex.join(words),
     )
 
 
-def _run(root: Path, grids: Sequence[Grid], runs: Mapping[Key, RunFiles]) -> Run:
+def _run(root: Path, grids: Sequence[Grid], files: RunFiles | None) -> Run:
     """Describe a run from its files; a fact that they do not state is empty."""
-    first, files = grids[0], runs.get(key(grids[0]))
-    evaluation = first.evaluation
+    first, evaluation = grids[0], grids[0].evaluation
     facts = {
         "configuration": files.record.config.sha256 if files else "",
         "evaluation set": evaluation.sha256,

@@ -28,13 +28,7 @@ def _columns(rows: Sequence[SweptRow]) -> list[Column[SweptRow]]:
 
     def setting(key: str) -> Column[SweptRow]:
         # On the left is what tells rows apart: a terminal repeats it where it breaks the table.
-        return Column(
-            key=key,
-            head=key,
-            text=lambda row: str(row.settings[key]),
-            value=lambda row: row.settings[key],
-            left=True,
-        )
+        return Column(key, key, value=lambda row: row.settings[key], left=True)
 
     of_panel = panel_columns(
         [row.panel for row in rows], display_names(row.panel.name for row in rows)

@@ -7,7 +7,7 @@ from typing import Any, TypeVar
 
 import pandas as pd
 
-from tape_arith.arith.compare.board import LEVEL, Board, Row, Section
+from tape_arith.arith.compare.board import Board, Section
 from tape_arith.arith.compare.captions import ONE_SEED
 from tape_arith.arith.compare.columns import (
     OVER_PROBLEMS,
@@ -18,6 +18,7 @@ from tape_arith.arith.compare.columns import (
     texts,
     with_something_known,
 )
+from tape_arith.arith.compare.row import LEVEL, Row
 from tape_arith.arith.errors import UsageError
 
 T = TypeVar("T")
@@ -244,7 +245,7 @@ def board_to_json(board: Board, columns: Sequence[str] = ()) -> str:
         "schema": 3,
         "kind": "leaderboard",
         "preset": board.preset,
-        **board.about,
+        **board.about(),
         "references": board.references,
         "tests": board.num_tests,
         "level": LEVEL,

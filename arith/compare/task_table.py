@@ -127,12 +127,12 @@ class TaskTable:
                 panel = line.cells.get(task)
                 return UNKNOWN if panel is None else percent_of(panel, _SHOWN) + signs(panel)
 
-            return Column(key=column_key(task), head=f"{task}, %", text=text)
+            return Column(column_key(task), f"{task}, %", text)
 
         return [
-            Column(key="encoding", head="encoding", text=self.label, left=True),
+            Column("encoding", "encoding", self.label, left=True),
             *map(of_task, self.tasks),
-            Column(key="mean_rank", head="mean rank", text=lambda line: self.rank_text(line, 2)),
+            Column("mean_rank", "mean rank", lambda line: self.rank_text(line, 2)),
         ]
 
     def rank_text(self, line: Line, places: int) -> str:
@@ -150,12 +150,12 @@ class TaskTable:
     def numbers(self) -> list[dict[str, object]]:
         """Return a row for each encoding and task, in order; shares are in 0..1."""
         columns: list[Column[Cell]] = [
-            Column(key="section", value=lambda cell: cell.section),
-            Column(key="task", value=lambda cell: cell.runs.task),
-            Column(key="preset", value=lambda cell: cell.runs.preset),
-            Column(key="rank", value=lambda cell: cell.line.ranks.get(cell.runs.task)),
-            Column(key="mean_rank", value=lambda cell: cell.line.mean_rank),
-            Column(key="ranked_in", value=lambda cell: len(cell.line.ranks)),
+            Column("section", value=lambda cell: cell.section),
+            Column("task", value=lambda cell: cell.runs.task),
+            Column("preset", value=lambda cell: cell.runs.preset),
+            Column("rank", value=lambda cell: cell.line.ranks.get(cell.runs.task)),
+            Column("mean_rank", value=lambda cell: cell.line.mean_rank),
+            Column("ranked_in", value=lambda cell: len(cell.line.ranks)),
             *(
                 column
                 for key, column in panel_columns(self.panels).items()

@@ -11,9 +11,10 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from tape_arith.arith.compare.board import Board, Row
+from tape_arith.arith.compare.board import Board
 from tape_arith.arith.compare.captions import left_out
 from tape_arith.arith.compare.columns import Column
+from tape_arith.arith.compare.row import Row
 from tape_arith.arith.compare.tables import head_lines, legend, short_columns, short_texts
 from tape_arith.arith.terminal import escape_control
 

@@ -8,9 +8,10 @@ from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from matplotlib.text import Annotation
 
-from tape_arith.arith.compare.board import Board, Row, Section
+from tape_arith.arith.compare.board import Board, Section
 from tape_arith.arith.compare.captions import NBSP, decimals, left_out
 from tape_arith.arith.compare.lengths import cell
+from tape_arith.arith.compare.row import Row
 from tape_arith.arith.figures import style
 from tape_arith.arith.grids.axes import Region
 from tape_arith.arith.grids.panel import Panel
@@ -40,13 +41,12 @@ def compose(
     """Return the figure; its only axes has percent from left to right and rows from the top."""
     width = width or _WIDTH
     titles, placed = heights(board)
-    panels = [row.panel for row in board.rows]
-    values = [v for panel in panels for v in panel.seed_means("out_of_distribution")]
+    values = [v for panel in board.panels for v in panel.seed_means("out_of_distribution")]
     # The axis shows all seeds but may cut intervals off: the interval of a few seeds far apart
     # would leave little room for all the rest.
     end = round(100 * style.scale_end(max(values, default=1.0)))
     bottom = max(placed) + 0.6
-    signs = seed_signs(panels, grey=not all(row.rank for row in board.rows))
+    signs = seed_signs(board.panels, grey=not all(row.rank for row in board.rows))
     note = _note(board, end) if caption else ""
     figure = style.page(width, bottom * _ROW + 0.42, note, signs, 2, _LETTERS)
     ax = figure.subplots()
@@ -147,10 +147,10 @@ def _percent(mean: float | None) -> str:
 def _note(board: Board, end: int) -> str:
     sentences = [
         board.source,
-        f"Rows by their mean over the {cell(board.axes)}s out of distribution; in dist.: "
+        f"Rows by their mean over the {cell(board.panels[0].axes)}s out of distribution; in dist.: "
         f"mean,{NBSP}%.",
     ]
-    intervals = [row.panel.interval("out_of_distribution") for row in board.rows]
+    intervals = [panel.interval("out_of_distribution") for panel in board.panels]
     if any(each and each.of == "seeds" and 100 * each.high > end for each in intervals):
         sentences.append(f"The scale ends at {end}{NBSP}%, and intervals with it.")
     return " ".join([*sentences, *left_out(board.left_out)])

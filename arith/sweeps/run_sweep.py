@@ -175,8 +175,7 @@ def leaderboard(sweep: Sweep, out: Path) -> Board | None:
     if not scored:
         return None
     runs = read_runs(sweep.root(out, combination.preset, config))
-    board, _ = board_of(list(map(Panel.of, scored.values())), runs, excluded)
-    return board
+    return board_of(list(map(Panel.of, scored.values())), runs, excluded)
 
 
 def _is_family(sweep: Sweep) -> bool:

@@ -9,23 +9,17 @@ import pytest
 from matplotlib.figure import Figure
 from matplotlib.text import Text
 
-from tape_arith.arith.compare.board import Board, Comparison, Row, Section
+from tape_arith.arith.compare.board import Board, Section
 from tape_arith.arith.compare.labels import display_names
 from tape_arith.arith.compare.leaderboard import SECTIONS
+from tape_arith.arith.compare.row import Comparison, Row
 from tape_arith.arith.figures.leaderboard import COLOUR, NOT_RANKED, compose, heights
-from tape_arith.arith.grids.axes import digit_pairs
 from tape_arith.arith.grids.panel import Panel
 from tests.helpers.figures import assert_texts_are_apart
 from tests.helpers.made_grids import filled
 
 STRUCTURED = "these know where digits stand, a prior that the others do not have"
 FAILED = SECTIONS["Not ranked"]
-
-
-SOURCE = (
-    "Task addition, trained to 8 digits and tested to 16 (preset mini with num_problems=640,000, "
-    "batch_size=512), 100 problems a cell, evaluation set 3f2a91bc, seeds 0, 1, 2."
-)
 
 
 def row(name: str, values: Sequence[float], *, inside: float = 0.996) -> Row:
@@ -43,19 +37,8 @@ def row(name: str, values: Sequence[float], *, inside: float = 0.996) -> Row:
 
 def board(*sections: Section[Row], left_out: Sequence[tuple[str, str]] = ()) -> Board:
     """Return a leaderboard of `sections`."""
-    about = {"trained_digits": 8, "max_digits": 16}
     labels = display_names(row.panel.name for section in sections for row in section.rows)
-    return Board(
-        "mini",
-        digit_pairs(8, 16),
-        about,
-        SOURCE,
-        SOURCE,
-        sections,
-        ("rope", "tape"),
-        left_out,
-        labels=labels,
-    )
+    return Board(sections, ("rope", "tape"), left_out, labels=labels)
 
 
 @pytest.fixture(scope="module")

@@ -12,10 +12,11 @@ from typing import Any
 
 import numpy as np
 
-from tape_arith.arith.compare.board import Board, Comparison, Row, Section, Training
+from tape_arith.arith.compare.board import Board, Section
 from tape_arith.arith.compare.curves import curve_rows
 from tape_arith.arith.compare.leaderboard import by_rank
 from tape_arith.arith.compare.report import Report, Run
+from tape_arith.arith.compare.row import Comparison, Row, Training
 from tape_arith.arith.grids.grid import Grid
 from tape_arith.arith.grids.panel import panels_of
 from tests.helpers.made_grids import filled
@@ -47,11 +48,6 @@ def report(grids: Iterable[Grid], **more: Any) -> Report:
         for panel in sorted(panels, key=by_rank)
     ]
     board = Board(
-        "mini",
-        panels[0].axes,
-        {"max_digits": panels[0].first.max_digits},
-        "source",
-        "caption",
         [Section("All of them", "", members)],
         ("rope",),
         more.pop("left_out", ()),
@@ -59,7 +55,6 @@ def report(grids: Iterable[Grid], **more: Any) -> Report:
     )
     return Report(
         board,
-        [row.panel for row in members],
         more.get("runs") or [run(panel.encoding) for panel in panels],
         curve_rows(more.get("logs", ())),
         more.get("command", ""),

@@ -138,7 +138,7 @@ def _leaderboard(report: Report) -> dict[str, Any]:
     board, rows = report.board, report.board.rows
     every = [column for column in choose(board.columns, ()) if column.key not in _IN_OTHER_CELLS]
     columns = with_something_known(every, rows)
-    panels = [row.panel for row in rows]
+    panels = board.panels
     values = [v for panel in panels for v in panel.seed_means("out_of_distribution")]
     entries = iter(
         {"row": row, "place": place, "cells": [column.text(row) for column in columns]}
