@@ -6,6 +6,7 @@ from typing import Annotated
 import typer
 
 from tape_arith.arith.commands import option
+from tape_arith.arith.commands.job_options import use_threads
 from tape_arith.arith.errors import UsageError
 from tape_arith.arith.registry.names import parse_extrapolation
 
@@ -43,6 +44,7 @@ def command(
         raise UsageError(
             "--with changes a model, and --format lm-eval writes problems: leave it out"
         )
+    use_threads(None)
     extrapolation = parse_extrapolation(with_) if with_ else None
     folder = export_run(
         existing_run(run),

@@ -15,7 +15,6 @@ from tape_arith.arith.decoders.build import (
     as_user_error,
     blueprint,
     decoder_for,
-    resolve_attention,
 )
 from tape_arith.arith.decoders.cost import timed_config, training_flops_a_token, training_tokens
 from tape_arith.arith.errors import USER_CODE_ERRORS, describe_error
@@ -31,6 +30,7 @@ from tape_arith.arith.training.compiling import may_compile
 from tape_arith.arith.training.trainer import Trainer
 from tape_arith.models.compiling import why_not_compilable
 from tape_arith.models.hardware import detect
+from tape_arith.models.runner import Runner
 
 _STEPS, _SECONDS = 20, 5.0
 """Maximum steps of a probe, and its approximate seconds. The first two fifths of the steps do not
@@ -143,9 +143,8 @@ def seconds_per_flop(run: Run, compute: Compute, threads: int | None = None) -> 
     if hardware.device == "cpu":
         config, share = timed_config(config, flops)
         flops *= share
-    decoder = decoder_for(config, name, seed=0)
-    hardware = resolve_attention(hardware, decoder.needs)
-    trainer = Trainer(decoder, config.bucket(0), config, hardware, curves=False)
+    runner = Runner(decoder_for(config, name, seed=0), hardware)
+    trainer = Trainer(runner, config.bucket(0), config, curves=False)
     times: list[float] = []
     while len(times) < 3 or (len(times) < _STEPS and sum(times) < _SECONDS):
         times.append(trainer.timed_step())

@@ -18,7 +18,7 @@ from typing import Any, ClassVar
 import torch
 from filelock import FileLock, Timeout
 
-from tape_arith.arith.decoders.build import blueprint, decoder_for, resolve_attention
+from tape_arith.arith.decoders.build import blueprint, decoder_for
 from tape_arith.arith.decoders.cost import timed_config, training_flops
 from tape_arith.arith.decoders.failures import NotCompilable, is_out_of_memory
 from tape_arith.arith.documents import NonNegative, Part, read_document, write_document
@@ -32,8 +32,10 @@ from tape_arith.arith.runs.options import Compute
 from tape_arith.arith.runs.record import RunRecord
 from tape_arith.arith.terminal import duration, say
 from tape_arith.arith.training.trainer import Trainer
+from tape_arith.models.backends import choose_backend
 from tape_arith.models.compiling import why_not_compilable
 from tape_arith.models.hardware import Hardware, detect
+from tape_arith.models.runner import Runner
 
 MEASURED_FROM = 5e13
 """Training FLOPs from which on it is measured; shorter trainings on a CPU are not compiled.
@@ -93,7 +95,9 @@ def may_compile(config: Config, encoding: Encoding) -> bool:
 
 def _gains(config: Config, name: Name, compute: Compute) -> bool:
     """Tell whether the steps of a training gain more by compiling than it costs; say why."""
-    hardware = resolve_attention(detect(*compute), blueprint(config, name).needs)
+    hardware = detect(*compute)
+    backend = choose_backend(hardware.attention, blueprint(config, name).needs, hardware)
+    hardware = replace(hardware, attention=backend.name)
     try:
         times = compiling_times(config, name, hardware)
     except NotCompilable as error:
@@ -178,10 +182,9 @@ def _measure(config: Config, name: Name, hardware: Hardware) -> dict[str, float]
     config, share = timed_config(config, training_flops(config) / config.steps)
     plain, compiled = (
         Trainer(
-            decoder_for(config, name, seed=0),
+            Runner(decoder_for(config, name, seed=0), replace(hardware, compiled=choice)),
             config.bucket(0),
             config,
-            replace(hardware, compiled=choice),
             curves=False,
             tell=lambda line: None,
         )

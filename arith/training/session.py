@@ -9,7 +9,6 @@ from tape_arith.arith.data.dataset import Dataset
 from tape_arith.arith.decoders.build import (
     check_trainable,
     decoder_for,
-    resolve_attention,
     user_errors,
 )
 from tape_arith.arith.decoders.environment import environment, record_environment
@@ -33,6 +32,7 @@ from tape_arith.arith.training.distributed import SINGLE, PeerLost, ProcessGroup
 from tape_arith.arith.training.init_from import init_from_record, with_origin, write_first_state
 from tape_arith.arith.training.trainer import Line, NotFinite, Trainer
 from tape_arith.models.hardware import detect
+from tape_arith.models.runner import Runner
 
 
 def train_run(
@@ -216,7 +216,7 @@ def continue_run(
             f"{hardware.device}, {hardware.attention} attention, "
             + (
                 "compiled (the first step takes a minute or more)"
-                if hardware.compiles
+                if hardware.compiled
                 else "not compiled"
             )
             + (f", {processes.size} processes" if processes.size > 1 else "")
@@ -263,17 +263,15 @@ def build_trainer(
     support its encoding.
     """
     config, seed, origin = record.config, record.seed, record.init_from
-    decoder = decoder_for(config, record.name, seed)
-    hardware = resolve_attention(detect(*options.compute), decoder.needs)
+    runner = Runner(decoder_for(config, record.name, seed), detect(*options.compute))
     bucket = config.bucket(seed)
     source: Source = bucket
     if options.data is not None:
         source = open_training_data(options.data, config, seed, record.data)
     return Trainer(
-        decoder,
+        runner,
         bucket,
         config,
-        hardware,
         source=source,
         schedule=record.schedule,
         curves=options.curves,

@@ -22,8 +22,7 @@ from tape_arith.arith.scoring.score import score
 from tape_arith.arith.tasks.task import Problems
 from tape_arith.arith.training.evaluation import STATE_PROBLEMS, SmallGrid, state_measures
 from tape_arith.arith.training.step import Stepper, trained_parameters
-from tape_arith.models.decoder import Decoder
-from tape_arith.models.hardware import Hardware
+from tape_arith.models.runner import Runner
 
 HELD_OUT_PROBLEMS = 512
 MAX_SKIPPED_IN_A_ROW = 10
@@ -71,16 +70,15 @@ class Trainer(Stepper):
 
     def __init__(
         self,
-        decoder: Decoder,
+        runner: Runner,
         bucket: Bucket,
         config: Config,
-        hardware: Hardware,
         *,
         curves: bool = True,
         on_nonfinite: Policy = "stop",
         **options: Any,
     ) -> None:
-        super().__init__(decoder, bucket, config, hardware, **options)
+        super().__init__(runner, bucket, config, **options)
         self.curves = curves
         self.on_nonfinite = on_nonfinite
         self.seconds = 0.0
@@ -210,6 +208,10 @@ class Trainer(Stepper):
     def _small_grid(self) -> SmallGrid:
         return SmallGrid.of(self.config)
 
+    @cached_property
+    def _scorer(self) -> Runner:
+        return self.runner.on(self.hardware.for_scoring)
+
     def _metrics_line(self, loss: float, tokens: int, seconds: float) -> Line:
         """Return a line of metrics, `tokens` and `seconds` after the last, evaluated if due."""
         line: Line = {
@@ -224,11 +226,10 @@ class Trainer(Stepper):
         }
         due = self.step % self.evaluate_every == 0 or self.step == self.schedule.steps
         if due and self.processes.first:
-            hardware = self.hardware.for_scoring
             line["exact_match"] = self.held_out_exact_match()
             if self.curves:
-                line["small_grid"] = self._small_grid.exact_match(self.decoder, hardware)
-            state = state_measures(self.decoder, *self.held_out(STATE_PROBLEMS), hardware)
+                line["small_grid"] = self._small_grid.exact_match(self._scorer)
+            state = state_measures(self._scorer, *self.held_out(STATE_PROBLEMS))
             if state:
                 line["state"] = state
         return line | ({"skipped": self.skipped} if self.skipped else {})
@@ -243,9 +244,8 @@ class Trainer(Stepper):
 
     def held_out_exact_match(self) -> float:
         """Return the share of exact answers among held-out problems of the trained lengths."""
-        problems, keys = self.held_out(HELD_OUT_PROBLEMS)
-        hardware = self.hardware.for_scoring
-        return float(score(self.decoder.eval(), problems, keys, hardware).exact.mean())
+        self.decoder.eval()
+        return float(score(self._scorer, *self.held_out(HELD_OUT_PROBLEMS)).exact.mean())
 
     def _moments(self, parameter: Tensor) -> tuple[Tensor, Tensor]:
         """Return Adam's moments of a parameter; zeros before the first step."""

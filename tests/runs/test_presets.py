@@ -133,7 +133,7 @@ def test_variants_of_the_decoder_reach_grids_and_captions(here: Path) -> None:
     (file,) = here.glob("runs/**/run.json")
     folder = existing_run(file.parent)
     run = folder.record()
-    decoder, _ = trained_decoder(folder, run.name, run)
+    decoder = trained_decoder(folder, run.name, run)
     for config in (decoder.config, run.config):
         assert (config.norm, config.loops, config.input_injection) == ("deepnorm", 2, True)
     assert decoder.pe.setting.loops == 2

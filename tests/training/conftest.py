@@ -8,9 +8,8 @@ from pathlib import Path
 import pytest
 import torch
 
-from tape_arith.arith.decoders import build
 from tape_arith.arith.runs.folder import RunFolder
-from tape_arith.arith.training import trainer
+from tape_arith.arith.training import session, trainer
 from tape_arith.arith.training.trainer import Line, Trainer
 from tape_arith.models.hardware import Hardware
 from tests.helpers import small_training as small
@@ -29,7 +28,7 @@ def saved_often() -> Iterator[None]:
         patch.setattr(Trainer, "log_every", 5)
         patch.setattr(Trainer, "evaluate_every", 10)
         patch.setattr(Trainer, "save_every", 10)
-        patch.setattr(build, "detect", lambda *choice: Hardware("cpu", torch.float32))
+        patch.setattr(session, "detect", lambda *choice: Hardware("cpu", torch.float32))
         patch.setattr(trainer, "HELD_OUT_PROBLEMS", HELD_OUT_PROBLEMS)
         yield
 

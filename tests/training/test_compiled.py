@@ -11,7 +11,6 @@ from unittest.mock import Mock
 import pytest
 import torch
 
-from tape_arith.arith.decoders import build
 from tape_arith.arith.decoders.cost import timed_config, training_flops
 from tape_arith.arith.decoders.failures import explain_failures
 from tape_arith.arith.documents import write_document
@@ -22,10 +21,10 @@ from tape_arith.arith.runs.folder import RunFolder
 from tape_arith.arith.runs.options import Compute
 from tape_arith.arith.runs.preset import load_preset
 from tape_arith.arith.runs.record import Environment, RunRecord
-from tape_arith.arith.training import compiling
+from tape_arith.arith.training import compiling, session
 from tape_arith.arith.training.compiling import CompilingTimes
+from tape_arith.models import compiling as models_compiling
 from tape_arith.models.compiling import compiling_failed
-from tape_arith.models.decoder import Block
 from tape_arith.models.hardware import Hardware
 from tests.helpers.documents import ENVIRONMENT
 from tests.helpers.tiny_runs import done, refused, settings, untouched
@@ -51,7 +50,7 @@ def test_without_a_compiler_or_with_an_older_torch_nothing_begins(
     with monkeypatch.context() as patch, untouched(here):
         patch.setattr(shutil, "which", lambda name: None)
         message = refused(*TRAIN, "--compile")
-        assert "--compile on a CPU needs a C++ compiler, and there is no" in message
+        assert "compiling on a CPU needs a C++ compiler, and there is no" in message
     with monkeypatch.context() as patch, untouched(here):
         patch.setattr("tape_arith.models.compiling.ISOLATES", False)
         assert "needs torch 2.13 or newer" in refused(*TRAIN, "--compile")
@@ -60,18 +59,18 @@ def test_without_a_compiler_or_with_an_older_torch_nothing_begins(
     assert environment["compiled"] is False
 
 
-def _failing_compile(self: Block, **options: object) -> None:
+@pytest.fixture
+def broken_compiler(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As where a GPU's compiler finds no C compiler."""
+
     def broken(graph: object, inputs: object) -> None:
         raise ValueError("Failed to find C compiler\nand so on")
 
-    torch.nn.Module.compile(self, backend=broken)
+    monkeypatch.setattr(models_compiling, "CPU_OPTIONS", {"backend": broken})
+    monkeypatch.setattr(models_compiling, "why_not_compilable", lambda: None)
 
 
-def test_a_compiler_that_fails_is_told_in_a_line(
-    here: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """As where a GPU's compiler finds no C compiler."""
-    monkeypatch.setattr(Block, "compile", _failing_compile)
+def test_a_compiler_that_fails_is_told_in_a_line(here: Path, broken_compiler: None) -> None:
     message = refused(*TRAIN, "--compile", code=1, after=True)
     assert "the decoder cannot be compiled here (Failed to find C compiler): " in message
     assert message.endswith("--no-compile does without")
@@ -82,7 +81,7 @@ def test_a_compiler_that_fails_is_told_in_a_line(
 
 @pytest.mark.parametrize("remembered", [False, True])
 def test_a_compiler_that_fails_ends_no_training_that_did_not_ask_for_it(
-    here: Path, monkeypatch: pytest.MonkeyPatch, remembered: bool
+    here: Path, monkeypatch: pytest.MonkeyPatch, broken_compiler: None, remembered: bool
 ) -> None:
     monkeypatch.setenv("XDG_CACHE_HOME", "cache")
     monkeypatch.setattr(compiling, "MEASURED_FROM", 0)
@@ -90,9 +89,7 @@ def test_a_compiler_that_fails_ends_no_training_that_did_not_ask_for_it(
     if remembered:
         monkeypatch.setattr(compiling, "compiling_times", lambda *of: _times(compiling=0.0))
     done(*TRAIN, "--no-compile", "--out", "plain")
-    with monkeypatch.context() as patch:
-        patch.setattr(Block, "compile", _failing_compile)
-        assert "--no-compile does without, which is taken now" in done(*TRAIN).err
+    assert "--no-compile does without, which is taken now" in done(*TRAIN).err
     run, plain = (RunFolder(Path(root, "mini/rope/seed-0")) for root in ("runs", "plain"))
     assert run.final.read_bytes() == plain.final.read_bytes()
     assert not run.environment().compiled
@@ -119,14 +116,13 @@ def test_errors_of_compiling_are_told_from_others() -> None:
 @pytest.mark.slow
 @pytest.mark.skipif(shutil.which("g++") is None, reason="there is no g++")
 def test_a_resumed_run_is_compiled_again(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(
-        build, "detect", lambda *choice: Hardware("cpu", torch.float32, 1, "auto", True)
-    )
+    compiled = Hardware("cpu", torch.float32, compiled=True)
+    monkeypatch.setattr(session, "detect", lambda *choice: compiled)
     done(*TRAIN, "--compile", "--out", "whole")
     stopped = iter([False, True])
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(
-            "tape_arith.arith.terminal.Stopper.__call__", lambda self: next(stopped, True)
+            "tape_arith.arith.stopping.Stopper.__call__", lambda self: next(stopped, True)
         )
         done(*TRAIN, "--compile", "--out", "parts")
     done(*TRAIN, "--compile", "--out", "parts")

@@ -11,7 +11,6 @@ import torch
 from tape_arith.arith.data.bucket import Bucket
 from tape_arith.arith.data.dataset import Dataset
 from tape_arith.arith.data.write_dataset import generate
-from tape_arith.arith.decoders import build
 from tape_arith.arith.decoders import weights as checkpoint
 from tape_arith.arith.decoders.build import decoder_for
 from tape_arith.arith.errors import UsageError
@@ -20,6 +19,7 @@ from tape_arith.arith.registry.names import parse
 from tape_arith.arith.runs.config import Config
 from tape_arith.arith.runs.folder import RunFolder
 from tape_arith.arith.runs.options import TrainOptions
+from tape_arith.arith.training import session
 from tape_arith.arith.training.session import continue_run, extend_run
 from tape_arith.arith.training.trainer import Line, Trainer
 from tape_arith.models.decoder import Decoder
@@ -78,7 +78,7 @@ def test_stopped_and_resumed_is_unbroken(
 def test_every_encoding_resumes_in_bfloat16(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
 ) -> None:
-    monkeypatch.setattr(build, "detect", lambda *choice: cpu(torch.bfloat16))
+    monkeypatch.setattr(session, "detect", lambda *choice: cpu(torch.bfloat16))
     config = small(steps=8, batch_size=8)
     folder = resumed(tmp_path, config, 5, name)
     unbroken = train(trainer(config, name, hardware=cpu(torch.bfloat16)))
