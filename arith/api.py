@@ -70,7 +70,8 @@ class Run:
 
     def train(self, steps: int | None = None) -> "Run":
         """Train to the end of the run's budget; `steps` raises the budget first."""
-        from tape_arith.arith.training.session import continue_run, extend_run
+        from tape_arith.arith.training.begin import extend_run
+        from tape_arith.arith.training.session import continue_run
         from tape_arith.models.hardware import configure_process
 
         configure_process()

@@ -91,7 +91,11 @@ def train(
 ) -> Trainer:
     """Train to the end of the schedule, logging and evaluating more often than a run."""
     vars(trainer).update(log_every=log_every, evaluate_every=evaluate_every)
-    assert trainer.run(never, log=log)
+    while not trainer.done:
+        line = trainer.advance()
+        if line is not None:
+            log(line)
+    trainer.check_weights()
     return trainer
 
 

@@ -27,7 +27,9 @@ from tape_arith.arith.runs.preset import load_preset
 from tape_arith.arith.runs.run import Run
 from tape_arith.arith.scoring.score import sequences
 from tape_arith.arith.training import session
-from tape_arith.arith.training.session import continue_run, extend_run, train_run
+from tape_arith.arith.training.begin import extend_run
+from tape_arith.arith.training.checkpoints import Checkpoints
+from tape_arith.arith.training.session import Session, continue_run, train_run
 from tape_arith.arith.training.trainer import Trainer
 from tape_arith.models.decoder import Decoder
 from tape_arith.models.hardware import Hardware
@@ -76,7 +78,7 @@ def before_the_first_step(
 ) -> tuple[RunFolder, Decoder]:
     """Kill a command when training would begin; return its folder and the decoder saved in it."""
     with monkeypatch.context() as patch:
-        patch.setattr(Trainer, "run", lambda *_, **__: False)
+        patch.setattr(Session, "_take_steps", lambda *_: None)
         patch.setattr("tape_arith.arith.commands.train.leave", lambda stopper: None)
         folder = RunFolder(Path(done("train", *arguments, "--no-score").out.strip()))
     record = folder.record()
@@ -170,7 +172,7 @@ def source(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> RunFolder:
     """A finished run of rope; runs save every few steps, in float32 on one thread."""
     monkeypatch.setattr(Trainer, "log_every", 2)
     monkeypatch.setattr(Trainer, "evaluate_every", 4)
-    monkeypatch.setattr(Trainer, "save_every", 4)
+    monkeypatch.setattr(Checkpoints, "save_every", 4)
     monkeypatch.setattr(session, "detect", lambda *choice: Hardware("cpu", torch.float32))
     return train(tmp_path, "rope")
 

@@ -20,8 +20,10 @@ from tape_arith.arith.runs.config import Config
 from tape_arith.arith.runs.folder import RunFolder
 from tape_arith.arith.runs.options import TrainOptions
 from tape_arith.arith.training import session
-from tape_arith.arith.training.session import continue_run, extend_run
-from tape_arith.arith.training.trainer import Line, Trainer
+from tape_arith.arith.training.begin import extend_run
+from tape_arith.arith.training.checkpoints import Checkpoints
+from tape_arith.arith.training.session import continue_run
+from tape_arith.arith.training.trainer import Line
 from tape_arith.models.decoder import Decoder
 from tests.helpers.small_training import (
     Outcome,
@@ -228,7 +230,7 @@ def all_of_it(root: Path) -> RunFolder:
 @pytest.mark.slow
 def test_killed_at_every_move_and_removal(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Killed after one is the same as killed before the next."""
-    monkeypatch.setattr(Trainer, "save_every", 5)
+    monkeypatch.setattr(Checkpoints, "save_every", 5)
     unbroken = all_of_it(tmp_path / "unbroken")
     for call in itertools.count():
         root = tmp_path / str(call)
