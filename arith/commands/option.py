@@ -271,8 +271,8 @@ Compiled = Annotated[
     bool | None,
     typer.Option(
         "--compile/--no-compile",
-        help="Compile the decoder's blocks (default: on a GPU; for long trainings on a CPU, where "
-        "it was measured to pay). On a CPU it takes a C++ compiler, and a minute or two the first "
+        help="Compile the decoder's blocks (default: on a GPU; on a CPU in trainings whose preset "
+        "says compile = true). On a CPU it takes a C++ compiler, and a minute or two the first "
         "time, for steps that take 5 to 40 % less.",
     ),
 ]

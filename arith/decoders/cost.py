@@ -1,6 +1,6 @@
 """Count what an encoding and a training cost, and choose the preset that suits this machine."""
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import lru_cache
 
 import torch
@@ -72,17 +72,6 @@ def training_flops_a_token(name: Name, config: Config) -> float:
     with user_errors(name.encoding):
         flops = useful_training_flops(decoder.config, decoder.pe, lengths, answers)
     return flops / sum(lengths)
-
-
-_MOST_TIMED = 1e11
-"""Maximum FLOPs of a step that is timed on a CPU, where it takes about a second."""
-
-
-def timed_config(config: Config, step_flops: float) -> tuple[Config, float]:
-    """Return a config whose batch is small enough to time, and its share of the whole batch."""
-    share = min(1.0, _MOST_TIMED / step_flops)
-    batch_size = max(1, int(config.batch_size * share))
-    return replace(config, batch_size=batch_size), batch_size / config.batch_size
 
 
 _EFFICIENCY = 0.5

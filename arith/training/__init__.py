@@ -6,5 +6,4 @@ data.py batches.py               the dataset that a run trains on; the problems 
 step.py trainer.py               a step: gradient, memory, AdamW; all steps, their checks and state
 evaluation.py                    what is measured on the way
 checkpoints.py distributed.py    save and resume; processes that share a step
-compiling.py                     whether a training on a CPU compiles its blocks
 """

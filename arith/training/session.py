@@ -18,20 +18,22 @@ from tape_arith.arith.decoders.environment import environment, record_environmen
 from tape_arith.arith.decoders.failures import NotCompilable, is_out_of_memory
 from tape_arith.arith.errors import Failure, UsageError
 from tape_arith.arith.lock import check_lock, lock_folder
+from tape_arith.arith.registry.names import source_hashes
 from tape_arith.arith.runs.command_lines import resume_command, why_no_weights
 from tape_arith.arith.runs.folder import RunFolder
 from tape_arith.arith.runs.metrics import tracked
 from tape_arith.arith.runs.options import DEFAULTS, Compute, TrainOptions
+from tape_arith.arith.runs.preset import asks_to_compile
 from tape_arith.arith.runs.record import RunRecord, check_can_continue
 from tape_arith.arith.runs.run import Run
 from tape_arith.arith.terminal import bar, say
 from tape_arith.arith.training.batches import Source
 from tape_arith.arith.training.begin import plan_beginning
 from tape_arith.arith.training.checkpoints import Checkpoints
-from tape_arith.arith.training.compiling import choose_compiling
 from tape_arith.arith.training.data import training_data
 from tape_arith.arith.training.distributed import SINGLE, PeerLost, ProcessGroup
 from tape_arith.arith.training.trainer import Line, NotFinite, Trainer
+from tape_arith.models.compiling import why_not_compilable
 from tape_arith.models.hardware import detect
 from tape_arith.models.runner import Runner
 
@@ -242,10 +244,23 @@ class Session:
             self.folder.write_record(self.record)
 
     def _compute(self) -> Compute:
-        """Return the options of computing, with the choice whether a CPU compiles blocks."""
-        if self.processes.size > 1:
-            return self.options.compute
-        return choose_compiling(self.folder, self.record, self.options.compute)
+        """Return the options of computing, with the choice whether a CPU compiles blocks.
+
+        A run that has begun continues as it began, so that its bits stay; a new one does what its
+        preset asks for. A user's encoding is compiled on request only: torch may not trace it.
+        """
+        compute, record, folder = self.options.compute, self.record, self.folder
+        if compute.compiled is not None or detect().device != "cpu" or self.processes.size > 1:
+            return compute
+        if folder.environment_file.exists():
+            began = folder.environment()
+            compiled = began.compiled and began.device == "cpu"
+        else:
+            compiled = asks_to_compile(record.preset) and not source_hashes(record.name.encoding)
+        if compiled and (reason := why_not_compilable()):
+            say(f"note: not compiled: that {reason}")
+            compiled = False
+        return compute._replace(compiled=compiled)
 
     def _say_what_is_trained(self, trainer: Trainer, data: Path | None) -> None:
         record, hardware, processes = self.record, trainer.hardware, self.processes.size
