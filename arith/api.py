@@ -71,8 +71,11 @@ class Run:
 
     def train(self, steps: int | None = None) -> "Run":
         """Train to the end of the run's budget; `steps` raises the budget first."""
-        from tape_arith.arith.training.session import continue_run, extend_run
+        from tape_arith.arith.training.begin import extend_run
+        from tape_arith.arith.training.session import continue_run
+        from tape_arith.models.hardware import configure_process
 
+        configure_process()
         if steps is not None:
             extend_run(self._folder, steps)
         with _stopping() as should_stop:
@@ -94,7 +97,9 @@ class Run:
         max_digits     digits of the longest operands; None for the run's `tested_digits`
         """
         from tape_arith.arith.scoring.session import score_run
+        from tape_arith.models.hardware import configure_process
 
+        configure_process()
         problems = EvaluationSet(known_split(split), max_digits)
         with _stopping() as should_stop:
             return score_run(
@@ -108,18 +113,20 @@ class Run:
     def answer(self, problem: str, extrapolation: str | None = None) -> "Answer":
         """Return the run's greedy answer to a problem that is written as in "123+45"."""
         from tape_arith.arith.scoring.answer import answer
+        from tape_arith.models.hardware import configure_process
 
+        configure_process()
         return answer(self._folder, problem, _parsed_extrapolation(extrapolation))
 
     def decoder(self, extrapolation: str | None = None) -> "Decoder":
         """Return the trained decoder, a torch.nn.Module that is ready to evaluate."""
         from tape_arith.arith.decoders.weights import trained_decoder, trained_record
-        from tape_arith.models.build import prepare
+        from tape_arith.models.hardware import configure_process
 
+        configure_process()
         record = trained_record(self._folder)
         name = Name(record.name.encoding, _parsed_extrapolation(extrapolation))
-        decoder, hardware = trained_decoder(self._folder, name, record)
-        return prepare(decoder, hardware.in_float32()).eval()
+        return trained_decoder(self._folder, name, record).eval()
 
     @property
     def _folder(self) -> folders.RunFolder:
@@ -147,7 +154,9 @@ def train(
     """
     from tape_arith.arith.decoders.cost import default_preset
     from tape_arith.arith.training.session import train_run
+    from tape_arith.models.hardware import configure_process
 
+    configure_process()
     if preset is None:
         preset, reason = default_preset()
         say(reason)

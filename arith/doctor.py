@@ -33,7 +33,7 @@ try:
     from tape_arith.models.attention import Backend, Needs
     from tape_arith.models.backends import BACKENDS, choose_backend, load_backend
     from tape_arith.models.compiling import cxx
-    from tape_arith.models.hardware import Hardware, detect
+    from tape_arith.models.hardware import Hardware, cpu_threads, detect
     from tape_arith.models.sequences import Sequences
 except (ImportError, OSError) as error:
     _import_error = error
@@ -75,9 +75,8 @@ def examine(preset: str | None, runs: Path, data: Path) -> Iterator[Check]:
         reason = " ".join(str(_import_error).split())
         yield Check("machine", "broken", reason, "install torch and tape-arith again")
         return
-    threads = torch.get_num_threads()  # read before `detect` sets it to one
     hardware = detect()
-    yield _threads(threads)
+    yield _threads(cpu_threads())
     if hardware.dtype_name == "bfloat16":
         yield Check("bfloat16", "ok", f"in hardware ({hardware.name})")
     else:

@@ -1,12 +1,10 @@
-"""Build an encoding or a decoder from classes, and prepare a decoder for its hardware."""
+"""Build an encoding or a decoder from classes."""
 
 from functools import partial
 
 import torch
 
-from tape_arith.models.backends import choose_backend
 from tape_arith.models.classes import Classes
-from tape_arith.models.compiling import CPU_OPTIONS, check_compiler, compile_blocks
 from tape_arith.models.decoder import Decoder, DecoderConfig
 from tape_arith.models.encoding import (
     Combination,
@@ -16,7 +14,6 @@ from tape_arith.models.encoding import (
 )
 from tape_arith.models.errors import UsageError
 from tape_arith.models.extrapolations import Extrapolation
-from tape_arith.models.hardware import Hardware
 
 
 def build(classes: Classes, setting: Setting) -> PositionalEncoding:
@@ -69,17 +66,3 @@ def meta_decoder(
     with torch.random.fork_rng(devices=[]):
         decoder.pe = build(classes, setting)
     return decoder
-
-
-def prepare(decoder: Decoder, hardware: Hardware) -> Decoder:
-    """Move `decoder` to `hardware`, choose its attention backend and compile its blocks if asked.
-
-    Raises UsageError if the backend cannot do what the encoding needs, or blocks cannot be
-    compiled.
-    """
-    check_compiler(hardware)
-    decoder.attend_with(choose_backend(hardware.attention, decoder.needs, hardware))
-    if hardware.compiles and not decoder.wrapped:
-        compile_blocks(decoder, **(CPU_OPTIONS if hardware.device == "cpu" else {}))
-    decoder.compiled = hardware.compiles
-    return decoder.to(hardware.device)

@@ -49,42 +49,43 @@ _resets = 0
 """How often this process has dropped all its compiled graphs."""
 
 
-def compile_blocks(decoder: Decoder, **options: Any) -> None:
-    """Compile each block on its own, which takes a minute, once; parameters keep their names.
+class CompiledBlocks:
+    """The blocks of a decoder, each compiled on its own, which takes a minute, once.
+
+    calls  the compiled blocks, to be called in place of the decoder's own
 
     `options` are keyword arguments of torch.compile. The graphs of decoders compiled before are
     dropped, so that they do not count toward the limit.
     """
-    global _resets
-    torch.compiler.reset()
-    _resets += 1
-    raise_graph_limit(blocks=len(decoder.blocks) if options.get("isolate_recompiles") else 1)
-    # With dynamic shapes torch treats a module's floats as arguments until an operation needs a
-    # number, and then traces everything again.
-    torch._dynamo.config.specialize_float = True
-    # torch advises TensorFloat32, which would make rescoring in float32 as coarse as before.
-    warnings.filterwarnings("ignore", message="TensorFloat32 tensor cores")
-    # torch logs operations without an entry in its C interface, which helps no reader.
-    logging.getLogger("torch._inductor.ir").addFilter(lambda r: "c-shim" not in r.getMessage())
-    for block in decoder.blocks:
-        block.compile(**options)
-    decoder.wrapped = decoder.compiled = True
 
+    def __init__(self, decoder: Decoder, **options: Any) -> None:
+        global _resets
+        torch.compiler.reset()
+        _resets += 1
+        raise_graph_limit(blocks=len(decoder.blocks) if options.get("isolate_recompiles") else 1)
+        # With dynamic shapes torch treats a module's floats as arguments until an operation needs
+        # a number, and then traces everything again.
+        torch._dynamo.config.specialize_float = True
+        # torch advises TensorFloat32, which would make rescoring in float32 as coarse as before.
+        warnings.filterwarnings("ignore", message="TensorFloat32 tensor cores")
+        # torch logs operations without an entry in its C interface, which helps no reader.
+        logging.getLogger("torch._inductor.ir").addFilter(lambda r: "c-shim" not in r.getMessage())
+        self.calls = [torch.compile(block, **options) for block in decoder.blocks]
+        self._last_use: object = None
 
-def compile_state_changed(decoder: Decoder, dtype: torch.dtype) -> bool:
-    """Record the next use, training or scoring in `dtype`; return whether it may need new graphs.
+    def may_lack_graphs(self, training: bool, dtype: torch.dtype) -> bool:
+        """Record the next use, training or scoring in `dtype`; return whether it may need graphs.
 
-    If so, one thread must go first: threads that miss a graph together would each compile it.
-    """
-    use = (_resets, decoder.training, dtype) if decoder.compiled else None
-    before, decoder.last_use = decoder.last_use, use
-    return use != before
+        If so, one thread must go first: threads that miss a graph together would each compile it.
+        """
+        before, self._last_use = self._last_use, (_resets, training, dtype)
+        return self._last_use != before
 
 
 def check_compiler(hardware: Hardware) -> None:
-    """Raises UsageError if compiling on a CPU is requested but cannot be done."""
-    if hardware.device == "cpu" and hardware.compiles and (reason := why_not_compilable()):
-        raise UsageError(f"--compile on a CPU {reason}, or do without")
+    """Raise UsageError if blocks are to be compiled on a CPU and that cannot be done."""
+    if hardware.device == "cpu" and hardware.compiled and (reason := why_not_compilable()):
+        raise UsageError(f"compiling on a CPU {reason}, or do without")
 
 
 def why_not_compilable() -> str | None:

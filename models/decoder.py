@@ -22,13 +22,15 @@ loop has its gradient; they train on a random number of loops.
 Legend: B batch, T tokens, D hidden, H heads, K head dim, M MLP, V vocabulary.
 """
 
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from tape_arith.models.attention import Backend, Needs
+from tape_arith.models.attention import Needs
 from tape_arith.models.cpu_kernels import rms_norm_on_cpu, use_custom_backward
 from tape_arith.models.encoding import INITIAL_STD, PositionalEncoding, PositionalLayer, State
 from tape_arith.models.sequences import Sequences
@@ -152,25 +154,11 @@ class Decoder(nn.Module):
         )
         self.head = nn.Linear(config.hidden_size, config.vocabulary_size, bias=False)
         self.pe = pe
-        self.packs = False
-        # `wrapped`: torch.compile wraps the blocks; `compiled`: forward calls them that way.
-        self.wrapped = self.compiled = False
-        self.last_use: object = None  # for `compile_state_changed`
 
     @property
     def needs(self) -> Needs:
         """Requirements of the encoding on attention, at this head width."""
         return self.pe.needs._replace(width=self.config.head_dim)
-
-    def attend_with(self, backend: Backend) -> None:
-        """Compute attention with `backend` from now on.
-
-        Also set `packs`, which says whether sequences may come packed end to end.
-        """
-        for layer in self.pe.layers:
-            assert isinstance(layer, PositionalLayer)
-            layer.attention = backend
-        self.packs = backend.packs and self.pe.needs.packed
 
     def initialize(self, generator: torch.Generator) -> None:
         """Draw weights from N(0, 0.02), some of them narrower as `norm` asks.
@@ -193,23 +181,29 @@ class Decoder(nn.Module):
             if config.norm == "deepnorm" and name.endswith("qkv.weight"):
                 parameter.data.chunk(3)[2].mul_(beta)  # v
 
-    def forward(self, seqs: Sequences, chosen: Tensor | None = None) -> Tensor:
+    def forward(
+        self,
+        seqs: Sequences,
+        chosen: Tensor | None = None,
+        blocks: Sequence[Callable[..., Any]] | None = None,
+    ) -> Tensor:
         """Return logits [B, T, V], or [m, V] of tokens `chosen` (int64 [m], indices into B x T).
 
-        Logits are float32 under any autocast, float64 from a float64 decoder.
+        Logits are float32 under any autocast, float64 from a float64 decoder. `blocks` are called
+        in place of the decoder's own, as when a `Runner` has compiled them.
         """
         index = self.pe.indices(seqs)
         x = self.pe.embed(self.embedding(seqs.tokens), index, seqs)
         state = self.pe.start(x, index, seqs)
         x0, last = x, self.config.applied_layers - 1
-        pairs = list(zip(self.blocks, self.pe.layers, strict=True))
+        calls: Iterable[Callable[..., Any]] = self.blocks if blocks is None else blocks
+        pairs = list(zip(calls, self.pe.layers, strict=True))
         for i, (block, layer) in enumerate(self.config.loops * pairs):
             if self.config.input_injection and i and i % len(pairs) == 0:
                 x = x + x0
             here = seqs.at(i, last=i == last and self.config.loops > 1)
             here.show("state", state)
-            run = block if self.compiled else block.forward
-            x, state = run(x, layer, state, here, chosen if i == last else None)
+            x, state = block(x, layer, state, here, chosen if i == last else None)
         with torch.autocast(x.device.type, enabled=False):
             return self.head(self.final_norm(x.to(self.head.weight.dtype)))
 

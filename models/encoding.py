@@ -24,7 +24,7 @@ from typing import Any, ClassVar, Literal, NamedTuple
 import torch
 from torch import Tensor, nn
 
-from tape_arith.models.attention import Backend, Eager, Needs
+from tape_arith.models.attention import Bias, Eager, Needs, Values
 from tape_arith.models.errors import UsageError
 from tape_arith.models.sequences import Sequences
 
@@ -32,6 +32,7 @@ from tape_arith.models.sequences import Sequences
 State = Any
 #: Standard deviation of the decoder's normally distributed first weights, embeddings included.
 INITIAL_STD = 0.02
+_EAGER = Eager()
 
 
 @dataclass(frozen=True)
@@ -122,9 +123,6 @@ class MatMul(NamedTuple):
 class PositionalLayer(nn.Module):
     """The positional part of one block; the base does nothing."""
 
-    #: The backend that computes attention; `Decoder.attend_with` sets it in all layers.
-    attention: Backend = Eager()
-
     def attend(
         self, x: Tensor, q: Tensor, k: Tensor, v: Tensor, state: State, seqs: Sequences
     ) -> tuple[Tensor, State]:
@@ -139,6 +137,20 @@ class PositionalLayer(nn.Module):
     def update(self, mlp_out: Tensor, state: State, seqs: Sequences) -> State:
         """Return the state after the block's MLP, whose output is mlp_out [B, T, D]."""
         return state
+
+    def attention(
+        self,
+        q: Tensor,
+        k: Tensor,
+        values: Values,
+        seqs: Sequences,
+        *,
+        scale: float | None = None,
+        bias: Bias = None,
+    ) -> Values:
+        """Compute attention by the backend that runs the decoder, as `Backend.__call__` says."""
+        attend = _EAGER if seqs.attention is None else seqs.attention
+        return attend(q, k, values, seqs, scale=scale, bias=bias)
 
 
 class PositionalEncoding(nn.Module):

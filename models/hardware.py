@@ -24,19 +24,16 @@ class Hardware:
     device               "cpu" or "cuda"
     dtype                type of matrix products: bfloat16 if fast here, else float32; weights,
                          norms, softmax and logits stay in float32
-    attention, compiled  as in `Compute`
+    threads              CPU threads, which `parallel_map` shares out
+    attention            name of an attention backend, or "auto"
+    compiled             whether a decoder's blocks are compiled
     """
 
     device: str
     dtype: torch.dtype
     threads: int = 1
     attention: str = "auto"
-    compiled: bool | None = None
-
-    @property
-    def compiles(self) -> bool:
-        """Tell whether blocks are compiled."""
-        return self.device == "cuda" if self.compiled is None else self.compiled
+    compiled: bool = False
 
     def autocast(self) -> torch.autocast:
         return torch.autocast(self.device, self.dtype, enabled=self.dtype != torch.float32)
@@ -47,8 +44,8 @@ class Hardware:
 
     @property
     def for_scoring(self) -> "Hardware":
-        """The same hardware for scoring a grid; see `Compute.for_scoring`."""
-        return self if self.compiled is not True else replace(self, compiled=None)
+        """The same hardware for scoring, which on a CPU takes less time than compiling."""
+        return replace(self, compiled=self.compiled and self.device != "cpu")
 
     def parallel_map(
         self,
@@ -88,20 +85,38 @@ class Hardware:
 
 
 def detect(attention: str = "auto", compiled: bool | None = None) -> Hardware:
-    """Choose the GPU if there is one, else the CPU with torch's number of threads.
+    """Find the GPU if there is one, else the CPU and its threads; the process stays as it is.
 
-    The type is bfloat16 only where its products are fast. On a CPU, torch itself is set to one
-    thread: the others go to `Hardware.parallel_map`.
+    The type is bfloat16 only where its products are fast. With `compiled` None, blocks are compiled
+    on a GPU only.
     """
-    if torch.cuda.is_available():
+    on_gpu = torch.cuda.is_available()
+    if on_gpu:
         fast = torch.cuda.is_bf16_supported(including_emulation=False)
-        dtype = torch.bfloat16 if fast else torch.float32
-        return Hardware("cuda", dtype, 1, attention, compiled)
-    threads = cpu_threads()
+    else:
+        fast = _cpu_has_bfloat16()
+    return Hardware(
+        device="cuda" if on_gpu else "cpu",
+        dtype=torch.bfloat16 if fast else torch.float32,
+        threads=1 if on_gpu else cpu_threads(),
+        attention=attention,
+        compiled=on_gpu if compiled is None else compiled,
+    )
+
+
+def configure_process(threads: int | None = None) -> None:
+    """Set up this process to compute; `threads` is its number of CPU threads, None torch's own.
+
+    On a CPU, torch itself gets one thread, so that no bit depends on their number: the others are
+    for `Hardware.parallel_map`. And glibc keeps freed memory.
+    """
+    if threads is not None:
+        torch.set_num_threads(threads)
+    if torch.cuda.is_available():
+        return
+    cpu_threads()  # before torch has only one
     torch.set_num_threads(1)
     _keep_freed_memory()
-    dtype = torch.bfloat16 if _cpu_has_bfloat16() else torch.float32
-    return Hardware("cpu", dtype, threads, attention, compiled)
 
 
 def datasheet(name: str) -> float | None:
@@ -116,7 +131,7 @@ def datasheet(name: str) -> float | None:
 
 @cache
 def cpu_threads() -> int:
-    """Return torch's number of threads before `detect` set it to one."""
+    """Return torch's number of threads before `configure_process` set it to one."""
     return torch.get_num_threads()
 
 

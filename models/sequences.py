@@ -29,6 +29,7 @@ class Sequences:
     batch_key     key of the first sequence of the whole training batch: the source of randomness
                   that all its sequences share
     offset        index of the first token (studies of translation shift it)
+    attention     computes attention: a `Backend`, which the runner sets; None: in plain products
     watch         called with (i, "state", state), the state that enters block i, then by `Eager`
                   with (i, "weights", weights), the attention weights [B, H, T, T] of block i
                   (packed: [n, H, longest, longest], with values of other sequences past an end)
@@ -44,6 +45,7 @@ class Sequences:
     final_length: Tensor
     key: Tensor
     offset: int = 0
+    attention: Callable[..., tuple[Tensor, ...]] | None = None
     watch: Callable[[int, str, Any], None] | None = None
     starts: Tensor | None = None
     longest: int = 0

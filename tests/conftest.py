@@ -11,16 +11,17 @@ os.environ["CUDA_VISIBLE_DEVICES"] = ""  # before torch looks; subprocesses inhe
 import pytest
 import torch
 
+from tape_arith.models.hardware import configure_process
 from tests.helpers.tiny_runs import done, settings
 
 
 def pytest_configure() -> None:
-    torch.set_num_threads(1)
+    configure_process(1)
 
 
 @pytest.fixture
 def one_thread() -> Iterator[None]:
-    """Torch with one thread, as `detect` leaves it, and afterwards with as many as before."""
+    """Torch with one thread, as `configure_process` leaves it; then with as many as before."""
     before = torch.get_num_threads()
     torch.set_num_threads(1)
     yield

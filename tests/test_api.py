@@ -13,9 +13,11 @@ import matplotlib.pyplot as plt
 import numpy as np
 import pandas as pd
 import pytest
+import torch
 
 import tape_arith
 from tape_arith import Grid, Run
+from tape_arith.models.sequences import Sequences
 from tests.helpers.tiny_runs import SETTINGS, contents, done, settings
 
 TINY: dict[str, Any] = dict(SETTINGS)
@@ -38,6 +40,17 @@ def test_a_run_is_that_of_the_command_line(here: Path) -> None:
     assert run.answer("9+8").content() == answer
     assert run.train(steps=8).record.config.steps == 8
     assert tape_arith.find_runs("api") == [run]
+
+
+def test_hooks_on_a_block_of_a_decoder_fire_once_a_forward(trained: Path) -> None:
+    decoder = Run(trained / "runs/mini/rope/seed-0").decoder()
+    shapes: list[tuple[int, ...]] = []
+    decoder.blocks[0].register_forward_hook(lambda block, inputs, out: shapes.append(out[0].shape))
+    tokens = torch.tensor([[4, 5, 6]])
+    for count in (1, 2):
+        decoder(Sequences(tokens, final_length=torch.tensor([5]), key=torch.tensor([0])))
+        assert len(shapes) == count
+    assert shapes[0] == (1, 3, decoder.config.hidden_size)
 
 
 def test_a_frame_holds_a_row_for_each_cell(trained: Path) -> None:

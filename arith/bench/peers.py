@@ -41,8 +41,8 @@ from tape_arith.arith.registry.names import parse
 from tape_arith.arith.runs.config import Config
 from tape_arith.arith.tasks.families.tokens import Vocabulary
 from tape_arith.arith.training.step import summed_loss
-from tape_arith.models.build import prepare
 from tape_arith.models.hardware import Hardware, detect
+from tape_arith.models.runner import Runner
 
 _ROOM = 2048
 """The longest sequence that the peers allow; it adds no parameters."""
@@ -130,7 +130,7 @@ def measure(options: Options) -> Iterator[Result]:
     peers: dict[str, list[_Contender]] = {}
     for peer in _PEERS:
         try:
-            contender = _contender(peer, config, hardware)
+            contender = _contender(peer, config, hardware, options.compute.compiled is True)
             peers.setdefault(peer.package, []).append(contender)
         except ImportError:
             reason = f"{peer.package} is not installed (pip install {peer.package})"
@@ -166,20 +166,22 @@ def _as_the_suite_trains(config: Config, hardware: Hardware) -> _Contender:
 
 def _on_one_batch(config: Config, hardware: Hardware) -> _Contender:
     """Return a contender that trains our decoder on the peers' batch."""
-    decoder = prepare(decoder_for(config, parse("rope"), seed=0), hardware)
+    runner = Runner(decoder_for(config, parse("rope"), seed=0), hardware)
 
     def loss(rows: Rows) -> Tensor:
-        return summed_loss(decoder, rows, hardware.device) / len(rows.answers)
+        return summed_loss(runner, rows) / len(rows.answers)
 
     name = "ours, one padded batch"
-    return _padded_contender(name, decoder, loss, config, hardware, _compiled(hardware))
+    return _padded_contender(name, runner.decoder, loss, config, hardware, _compiled(hardware))
 
 
 def _compiled(hardware: Hardware) -> str:
-    return ", blocks compiled" if hardware.compiles else ""
+    return ", blocks compiled" if hardware.compiled else ""
 
 
-def _contender(peer: _Peer, config: Config, hardware: Hardware) -> _Contender:
+def _contender(
+    peer: _Peer, config: Config, hardware: Hardware, compiled: bool = False
+) -> _Contender:
     """Return a peer that trains. Raises ImportError if its package is not installed."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # about the package's use of torch
@@ -188,7 +190,7 @@ def _contender(peer: _Peer, config: Config, hardware: Hardware) -> _Contender:
             torch.manual_seed(0)
             model = peer.build(package, config).to(hardware.device)
     note = f", version {number}"
-    if hardware.compiled is True:
+    if compiled:
         model.compile(dynamic=True if hardware.device == "cpu" else None)
         note += ", compiled"
 

@@ -26,10 +26,9 @@ from tape_arith.arith.scoring.score import probed_threshold, score
 from tape_arith.arith.tasks.families.tokens import EOS, PAD
 from tape_arith.arith.tasks.load import load_task
 from tape_arith.arith.tasks.task import Problems, concatenate, take
-from tape_arith.models.build import prepare
-from tape_arith.models.decoder import Decoder
 from tape_arith.models.flops import causal_workload, matmuls
-from tape_arith.models.hardware import Hardware, detect
+from tape_arith.models.hardware import detect
+from tape_arith.models.runner import Runner
 from tape_arith.models.sequences import Sequences
 
 _PARTS = (0.25, 0.75)
@@ -65,13 +64,12 @@ def measure(options: Options) -> Iterator[Result]:
                 raise Failure(reason) from error
             bucket = config.evaluation_bucket(max_digits=digits)
             label = f"{name}, {digits} digits"
-            yield from _compare(label, decoder.eval(), bucket, hardware, options)
+            yield from _compare(label, Runner(decoder.eval(), hardware), bucket, options)
 
 
-def _compare(
-    label: str, decoder: Decoder, bucket: Bucket, hardware: Hardware, options: Options
-) -> Iterator[Result]:
+def _compare(label: str, runner: Runner, bucket: Bucket, options: Options) -> Iterator[Result]:
     """Compare one pass with the loop on the same rows of a grid."""
+    decoder, hardware = runner.decoder, runner.hardware
     rows = _QUICK_ROWS_PER_CELL if options.quick else _ROWS_PER_CELL
     middles = (
         [max(axis.shortest, round(part * most)) for part in _PARTS]
@@ -81,15 +79,13 @@ def _compare(
     problems = concatenate([problems for problems, _ in samples])
     keys = np.concatenate([keys for _, keys in samples])
     cells = [pad(*sample, np.arange(len(sample[1]))) for sample in samples]
-    prepare(decoder, hardware)
-    threshold = probed_threshold(decoder, bucket, rows * bucket.num_cells, hardware)
-    prepare(decoder, hardware)
-    outcome = score(decoder, problems, keys, hardware, threshold)
-    exact = np.concatenate(_decode_cells(decoder, cells, hardware))
+    threshold = probed_threshold(runner, bucket, rows * bucket.num_cells)
+    outcome = score(runner, problems, keys, threshold)
+    exact = np.concatenate(_decode_cells(runner, cells))
     times = time_interleaved(
         {
-            "pass": lambda _: score(decoder, problems, keys, hardware, threshold),
-            "loop": lambda _: _decode_cells(decoder, cells, hardware),
+            "pass": lambda _: score(runner, problems, keys, threshold),
+            "loop": lambda _: _decode_cells(runner, cells),
         },
         options.seconds,
     )
@@ -135,14 +131,12 @@ def _sample_cells(
     return samples
 
 
-def _decode_cells(
-    decoder: Decoder, cells: Sequence[Rows], hardware: Hardware
-) -> list[NDArray[np.bool_]]:
+def _decode_cells(runner: Runner, cells: Sequence[Rows]) -> list[NDArray[np.bool_]]:
     """Decode cells, as many at once as the suite scores batches at once."""
-    return list(hardware.parallel_map(lambda cell: _decode_cell(decoder, cell, hardware), cells))
+    return list(runner.map(lambda cell: _decode_cell(runner, cell), cells))
 
 
-def _decode_cell(decoder: Decoder, cell: Rows, hardware: Hardware) -> NDArray[np.bool_]:
+def _decode_cell(runner: Runner, cell: Rows) -> NDArray[np.bool_]:
     """Decode greedily and return which answers are exact, bool [n].
 
     Reads the whole sequence again for each token, until every row has ended or is longer than any
@@ -150,14 +144,14 @@ def _decode_cell(decoder: Decoder, cell: Rows, hardware: Hardware) -> NDArray[np
     """
     (prompt,) = set(cell.prompt_lengths.tolist())
     tokens, final_lengths, keys = (
-        torch.from_numpy(array).to(hardware.device)
+        torch.from_numpy(array).to(runner.hardware.device)
         for array in (cell.inputs[:, :prompt], cell.final_lengths, cell.keys)
     )
     answers, counted = (array[:, prompt - 1 :] for array in (cell.targets, cell.is_answer))
-    ended = torch.zeros(len(tokens), dtype=torch.bool, device=hardware.device)
+    ended = torch.zeros(len(tokens), dtype=torch.bool, device=tokens.device)
     for _ in range(answers.shape[1]):
-        with torch.no_grad(), hardware.autocast():
-            logits = decoder(Sequences(tokens, final_lengths, keys))[:, -1]
+        with torch.no_grad():
+            logits = runner(Sequences(tokens, final_lengths, keys))[:, -1]
         following = logits.argmax(-1)
         tokens = torch.cat([tokens, following[:, None]], dim=1)
         ended |= following == EOS

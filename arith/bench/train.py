@@ -19,6 +19,7 @@ from tape_arith.arith.training.trainer import Trainer
 from tape_arith.models.compiling import raise_graph_limit
 from tape_arith.models.flops import useful_training_flops
 from tape_arith.models.hardware import Hardware, datasheet, detect
+from tape_arith.models.runner import Runner
 
 _FIRST_STEPS = 5
 """Number of untimed steps in which blocks are compiled: enough for groups of all shapes."""
@@ -37,7 +38,7 @@ class Candidate:
             before = torch.cuda.memory_allocated()
         self.name = name
         decoder = decoder_for(config, Name(name.encoding), seed=0)
-        self.trainer = Trainer(decoder, config.bucket(0), config, hardware)
+        self.trainer = Trainer(Runner(decoder, hardware), config.bucket(0), config)
         warm_up([self.train], hardware)
         on_gpu = hardware.device == "cuda"
         self.memory = torch.cuda.max_memory_allocated() - before if on_gpu else 0
@@ -96,8 +97,8 @@ def _compare(
     first: dict[str, Result] = {}
     for each in candidates:
         times, decoder = turns[each.name], each.trainer.decoder
-        attention = decoder.pe.layers[0].attention.name  # type: ignore[union-attr]
-        compiled = ", blocks compiled" if hardware.compiles else ""
+        attention = each.trainer.hardware.attention
+        compiled = ", blocks compiled" if hardware.compiled else ""
         memory = f", peak memory {each.memory / 1e9:.2f} GB" if each.memory else ""
         sizes = (
             f"{decoder.num_parameters():,} parameters, to {config.trained_digits} digits, batch "
@@ -126,8 +127,8 @@ def warm_up(
 
     torch drops the graphs of one decoder for the next, unless its limit allows all of them.
     """
-    if hardware.compiles and blocks:
+    if hardware.compiled and blocks:
         raise_graph_limit(len(trainings), blocks=blocks)
     for train in trainings:
-        for step in range(_FIRST_STEPS if hardware.compiles else 1):
+        for step in range(_FIRST_STEPS if hardware.compiled else 1):
             train(step)

@@ -6,6 +6,7 @@ from typing import Annotated
 import typer
 
 from tape_arith.arith.commands import option
+from tape_arith.arith.commands.job_options import use_threads
 from tape_arith.arith.registry.names import parse_extrapolation
 
 EXAMPLE = "tape-arith export runs/mini/rope/seed-0"
@@ -23,5 +24,6 @@ def command(
     from tape_arith.arith.export.export_run import export_run
     from tape_arith.arith.runs.folder import existing_run
 
+    use_threads(None)
     extrapolation = parse_extrapolation(with_) if with_ else None
     print(export_run(existing_run(run), extrapolation=extrapolation, out=out, fresh=fresh))

@@ -85,11 +85,10 @@ def stopper_for(time_limit: str | None) -> "Stopper":
 
 
 def use_threads(threads: int | None) -> None:
-    """Set torch's number of CPU threads; None keeps its default."""
-    if threads is not None:
-        import torch
+    """Set up this process to compute with so many CPU threads; None: as many as torch takes."""
+    from tape_arith.models.hardware import configure_process
 
-        torch.set_num_threads(threads)
+    configure_process(threads)
 
 
 def train_options(

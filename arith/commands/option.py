@@ -271,8 +271,8 @@ Compiled = Annotated[
     bool | None,
     typer.Option(
         "--compile/--no-compile",
-        help="Compile the decoder's blocks (default: on a GPU, and for long trainings on a CPU if "
-        "measured to save time). A CPU needs a C++ compiler and, the first time, a minute or two; "
+        help="Compile the decoder's blocks (default: on a GPU; on a CPU if the preset says "
+        "compile = true). A CPU needs a C++ compiler and, the first time, a minute or two; "
         "steps then take 5 to 40 % less.",
     ),
 ]

@@ -104,13 +104,9 @@ def command(
     from tape_arith.arith.runs.folder import existing_run
     from tape_arith.arith.runs.run import Run
     from tape_arith.arith.scoring.session import score_run
+    from tape_arith.arith.training.begin import extend_run
     from tape_arith.arith.training.distributed import process_group
-    from tape_arith.arith.training.session import (
-        continue_run,
-        extend_run,
-        train_as_worker,
-        train_run,
-    )
+    from tape_arith.arith.training.session import continue_run, train_as_worker, train_run
 
     with stopper.handling_signals(), process_group() as group:
         if not group.first:

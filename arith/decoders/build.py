@@ -2,7 +2,6 @@
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import replace
 from functools import lru_cache
 
 import numpy as np
@@ -16,14 +15,13 @@ from tape_arith.arith.runs.config import Config
 from tape_arith.arith.runs.options import AUTO, Compute
 from tape_arith.arith.tasks.families.tokens import DIGIT_ZERO, EOS
 from tape_arith.arith.tasks.load import load_task, task_hash
-from tape_arith.models.attention import Needs
 from tape_arith.models.backends import choose_backend
 from tape_arith.models.build import build_decoder, meta_decoder
 from tape_arith.models.compiling import check_compiler
 from tape_arith.models.decoder import Decoder, DecoderConfig
 from tape_arith.models.encoding import Setting
 from tape_arith.models.errors import UndefinedEncoding
-from tape_arith.models.hardware import Hardware, detect
+from tape_arith.models.hardware import detect
 
 
 def check_trainable(config: Config, name: Name, compute: Compute = AUTO) -> None:
@@ -43,17 +41,9 @@ def check_trainable(config: Config, name: Name, compute: Compute = AUTO) -> None
     config.evaluation_bucket().check_count(config.problems_per_cell)
     if sources := _sources(name.encoding):
         _check_promises(Encoding(name.encoding.parts), sources)
-    resolve_attention(detect(*compute), blueprint(config, name).needs)
-
-
-def resolve_attention(hardware: Hardware, needs: Needs) -> Hardware:
-    """Return `hardware` with "auto" replaced by the attention backend that suits `needs`.
-
-    Raises UsageError if a requested backend cannot do `needs`, or blocks cannot be compiled.
-    """
+    hardware = detect(*compute)
     check_compiler(hardware)
-    backend = choose_backend(hardware.attention, needs, hardware)
-    return replace(hardware, attention=backend.name)
+    choose_backend(hardware.attention, blueprint(config, name).needs, hardware)
 
 
 def setting_for(config: Config) -> Setting:

@@ -1,6 +1,6 @@
 """Count what an encoding and a training cost, and choose the preset that suits this machine."""
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import lru_cache
 
 import torch
@@ -80,17 +80,6 @@ def grid_tokens(config: Config, split: str) -> int:
     bucket = config.evaluation_bucket(split)
     block = bucket.problems(0, bucket.num_cells)
     return int(block.lengths.sum()) * config.problems_per_cell
-
-
-_MOST_TIMED = 1e11
-"""Maximum FLOPs of a step that is timed on a CPU, where it takes about a second."""
-
-
-def timed_config(config: Config, step_flops: float) -> tuple[Config, float]:
-    """Return a config whose batch is small enough to time, and its share of the whole batch."""
-    share = min(1.0, _MOST_TIMED / step_flops)
-    batch_size = max(1, int(config.batch_size * share))
-    return replace(config, batch_size=batch_size), batch_size / config.batch_size
 
 
 _EFFICIENCY = 0.5

@@ -41,7 +41,7 @@ def environment(hardware: Hardware) -> dict[str, Any]:
         "dtype": hardware.dtype_name,
         "threads": hardware.threads,
         "attention": hardware.attention,
-        "compiled": hardware.compiles,
+        "compiled": hardware.compiled,
         "system": f"{platform.system()} {platform.machine()}",
     }
 

@@ -16,17 +16,16 @@ from safetensors import SafetensorError, safe_open
 from safetensors.torch import save_file
 from torch import Tensor
 
-from tape_arith.arith.decoders.build import blueprint, decoder_for, resolve_attention
+from tape_arith.arith.decoders.build import blueprint, decoder_for
 from tape_arith.arith.documents import SCHEMA, check_schema
 from tape_arith.arith.errors import Corrupt, Failure, UsageError
 from tape_arith.arith.files import atomic, parse_json
 from tape_arith.arith.registry.names import Name
 from tape_arith.arith.runs.command_lines import how_to_restore_weights, why_no_weights
 from tape_arith.arith.runs.folder import RunFolder
-from tape_arith.arith.runs.options import AUTO, Compute
 from tape_arith.arith.runs.record import RunRecord, check_can_continue
 from tape_arith.models.decoder import Decoder
-from tape_arith.models.hardware import Hardware, detect
+from tape_arith.models.hardware import detect
 
 # The header has one key, because safetensors would write several keys in any order.
 _FACTS = "tape-arith"
@@ -168,16 +167,13 @@ def trained_record(folder: RunFolder) -> RunRecord:
     return record
 
 
-def trained_decoder(
-    folder: RunFolder, name: Name, record: RunRecord, compute: Compute = AUTO
-) -> tuple[Decoder, Hardware]:
+def trained_decoder(folder: RunFolder, name: Name, record: RunRecord) -> Decoder:
     """Build the decoder of a trained run with its final weights, on this machine's device.
 
     `name` is the run's encoding, with an extrapolation or without.
     """
-    hardware = detect(*compute)
-    weights = final_weights(folder, record, hardware.device)
+    device = detect().device
+    weights = final_weights(folder, record, device)
     decoder = decoder_for(record.config, name, record.seed)
-    hardware = resolve_attention(hardware, decoder.needs)
     decoder.load_state_dict(weights)
-    return decoder.to(hardware.device), hardware
+    return decoder.to(device)

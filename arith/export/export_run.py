@@ -79,7 +79,7 @@ def _default_folder(*words: str) -> Path:
 
 
 def _write_model(target: Path, folder: RunFolder, name: Name, record: RunRecord) -> None:
-    decoder, _ = trained_decoder(folder, name, record)
+    decoder = trained_decoder(folder, name, record)
     version = own_version()
     files = source_files(name, version)
     modules = sorted(file.removesuffix(".py") for file in files)

@@ -13,6 +13,7 @@ from tape_arith.arith.registry.names import parse_task
 from tape_arith.arith.runs.config import Config
 
 PRESETS_FOLDER = Path(__file__).parent / "presets"
+_COMPILE = "compile"
 
 
 def presets() -> list[str]:
@@ -66,22 +67,48 @@ def with_task(preset: str, task: str) -> str:
 def load_preset(name: str) -> Config:
     """Return the config of PRESET or PRESET@TASK. Raises UsageError for an unknown preset.
 
-    A preset may name another as its `base` and give only the differences.
+    A preset may name another as its `base` and give only the differences; `compile` is an execution
+    setting (`asks_to_compile`).
     """
     own, at, task = name.partition("@")
     if at:  # without reading the task's file, which this machine may lack
         return replace(load_preset(own), task=task)
-    known_preset(name)
-    path = PRESETS_FOLDER / f"{name}.toml"
+    content = _read(name)
+    content.pop(_COMPILE, None)
     try:
-        content = parse_toml(path)[1]
+        return validated(content, Config)
+    except ValueError as error:  # UsageError is one
+        raise Failure(f"{_file(name)}: {error}") from error
+
+
+def asks_to_compile(name: str) -> bool:
+    """Tell whether a preset says `compile = true`: trainings on a CPU then compile their blocks.
+
+    That changes rounding alone, so it is no setting of the config. False for a preset that this
+    installation lacks.
+    """
+    return is_preset(name) and bool(_read(name.partition("@")[0]).get(_COMPILE))
+
+
+def _read(name: str) -> dict[str, Any]:
+    """Read the file of a preset, over what its base says."""
+    known_preset(name)
+    try:
+        content = parse_toml(_file(name))[1]
         base = content.pop("base", None)
-        settings = {} if base is None else load_preset(base).as_dict()
-        return validated({**settings, **content}, Config)
+        if not isinstance(content.get(_COMPILE, False), bool):
+            raise UsageError(f"{_COMPILE} is true or false")
+        return content if base is None else {**_read(base), **content}
     except RecursionError:
-        raise Failure(f"{path}: its base leads back to itself: name another preset") from None
+        raise Failure(
+            f"{_file(name)}: its base leads back to itself: name another preset"
+        ) from None
     except ValueError as error:  # not TOML, or UsageError
-        raise Failure(f"{path}: {error}") from error
+        raise Failure(f"{_file(name)}: {error}") from error
+
+
+def _file(name: str) -> Path:
+    return PRESETS_FOLDER / f"{name}.toml"
 
 
 def parse_settings(settings: Sequence[str]) -> dict[str, str]:

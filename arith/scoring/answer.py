@@ -14,12 +14,12 @@ from tape_arith.arith.decoders.weights import trained_decoder, trained_record
 from tape_arith.arith.errors import UsageError
 from tape_arith.arith.registry.names import Name, NamePart
 from tape_arith.arith.runs.folder import RunFolder
-from tape_arith.arith.runs.options import Compute
 from tape_arith.arith.scoring.greedy import greedy_answers
 from tape_arith.arith.tasks.load import load_task, task_errors
+from tape_arith.models.hardware import detect
+from tape_arith.models.runner import Runner
 from tape_arith.models.sequences import Sequences
 
-_UNCOMPILED = Compute(compiled=False)
 _KEY = 0
 """The key of the problem's random positions, for encodings that draw them."""
 
@@ -99,17 +99,18 @@ def answer(folder: RunFolder, written: str, extrapolation: NamePart | None = Non
                 f"'{written}' has {length} {axis.name}, and {folder.path} takes up to {most}: ask "
                 "for a shorter one"
             )
-    decoder, hardware = trained_decoder(folder, name, record, _UNCOMPILED)
+    exact = detect(compiled=False).in_float32()
+    runner = Runner(trained_decoder(folder, name, record).eval(), exact)
     prompt, bound = int(problem.prompt_lengths[0]), int(problem.final_lengths[0])
 
     def tensor(value: Any) -> torch.Tensor:
-        return torch.tensor(value, device=hardware.device)
+        return torch.tensor(value, device=exact.device)
 
     with torch.no_grad(), user_errors(name.encoding):
-        (tokens,) = greedy_answers(decoder, problem, np.array([_KEY]), hardware)
+        (tokens,) = greedy_answers(runner, problem, np.array([_KEY]))
         inputs = [*problem.tokens[:prompt].tolist(), *tokens[:-1]]
         seqs = Sequences(tensor([inputs]), tensor([bound]), tensor([_KEY]), bound=bound)
-        distributions = decoder(seqs)[0, prompt - 1 :].softmax(-1)
+        distributions = runner(seqs)[0, prompt - 1 :].softmax(-1)
     probabilities = distributions.gather(-1, tensor(tokens)[:, None])[:, 0].tolist()
     return Answer(
         run=str(folder.path),

@@ -15,34 +15,30 @@ from tape_arith.arith.scoring.score import TOKENS_A_BATCH
 from tape_arith.arith.tasks.families.tokens import EOS, PAD
 from tape_arith.arith.tasks.load import load_task
 from tape_arith.arith.tasks.task import Problems, concatenate, take
-from tape_arith.models.build import prepare
-from tape_arith.models.decoder import Decoder
-from tape_arith.models.hardware import Hardware
+from tape_arith.models.runner import Runner
 from tape_arith.models.sequences import Sequences
 
 FINAL_ANSWERS = 200
 """Problems of each region whose final answers are decoded."""
 
 
-def greedy_answers(
-    decoder: Decoder, problems: Problems, keys: NDArray[np.int64], hardware: Hardware
-) -> list[list[int]]:
+def greedy_answers(runner: Runner, problems: Problems, keys: NDArray[np.int64]) -> list[list[int]]:
     """Return the greedy answer to each prompt, in float32.
 
     An answer ends with the end token, or where its problem's `final_length` is reached.
     """
-    prepare(decoder, hardware.in_float32()).eval()
-    rows_a_batch = max(1, TOKENS_A_BATCH[hardware.device] // int(problems.final_lengths.max()))
+    runner.decoder.eval()
+    exact = runner.on(runner.hardware.in_float32())
+    tokens = TOKENS_A_BATCH[exact.hardware.device]
+    rows_a_batch = max(1, tokens // int(problems.final_lengths.max()))
     answers: list[list[int]] = []
     for start in range(0, len(keys), rows_a_batch):
         rows = np.arange(start, min(start + rows_a_batch, len(keys)))
-        answers += _answers(decoder, take(problems, rows), keys[rows], hardware.device)
+        answers += _answers(exact, take(problems, rows), keys[rows])
     return answers
 
 
-def _answers(
-    decoder: Decoder, problems: Problems, keys: NDArray[np.int64], device: str
-) -> list[list[int]]:
+def _answers(runner: Runner, problems: Problems, keys: NDArray[np.int64]) -> list[list[int]]:
     """Return the answers of one batch. Each step passes the unfinished rows through whole."""
     prompts, bounds = problems.prompt_lengths, problems.final_lengths
     width = int(bounds.max())
@@ -53,7 +49,7 @@ def _answers(
     unfinished = np.arange(len(keys))
 
     def tensor(array: NDArray[np.int64]) -> torch.Tensor:
-        return torch.from_numpy(array).to(device)
+        return torch.from_numpy(array).to(runner.hardware.device)
 
     while len(unfinished):
         ends = lengths[unfinished]
@@ -66,7 +62,7 @@ def _answers(
         )
         last = np.arange(len(unfinished)) * columns + ends - 1
         with torch.no_grad():
-            next_tokens = decoder(seqs, tensor(last)).argmax(-1).cpu().numpy()
+            next_tokens = runner(seqs, tensor(last)).argmax(-1).cpu().numpy()
         tokens[unfinished, ends] = next_tokens
         lengths[unfinished] += 1
         unfinished = unfinished[(next_tokens != EOS) & (ends + 1 < bounds[unfinished])]
@@ -75,9 +71,7 @@ def _answers(
     ]
 
 
-def final_answer_shares(
-    decoder: Decoder, bucket: Bucket, axes: Axes, count: int, hardware: Hardware
-) -> dict[str, float]:
+def final_answer_shares(runner: Runner, bucket: Bucket, axes: Axes, count: int) -> dict[str, float]:
     """Return, for each region, the share of right final answers, and the number decoded.
 
     Decoded are the first FINAL_ANSWERS of each region among the first `count` problems of `bucket`.
@@ -92,7 +86,7 @@ def final_answer_shares(
             continue
         problems = concatenate([bucket.problems(index, index + 1) for index in indices])
         keys = np.concatenate([bucket.keys(index, index + 1) for index in indices])
-        decoded = greedy_answers(decoder, problems, keys, hardware)
+        decoded = greedy_answers(runner, problems, keys)
         firsts = problems.starts + problems.prompt_lengths
         ends = problems.starts + problems.lengths
         right = [

@@ -21,10 +21,7 @@ from tape_arith.arith.data.rows import Rows, groups_of_tokens
 from tape_arith.arith.grids.grid import Grid
 from tape_arith.arith.tasks.families.tokens import PAD
 from tape_arith.arith.tasks.task import Problems
-from tape_arith.models.build import prepare
-from tape_arith.models.compiling import compile_state_changed
-from tape_arith.models.decoder import Decoder
-from tape_arith.models.hardware import Hardware
+from tape_arith.models.runner import Runner
 from tape_arith.models.sequences import Sequences
 
 # Tokens per forward: enough to fill the device, few enough to stay in its caches or memory.
@@ -85,32 +82,15 @@ def sequences(rows: Rows, device: str) -> Sequences:
     )
 
 
-def logits_of_answers(decoder: Decoder, rows: Rows, device: str) -> Tensor:
+def answer_logits(runner: Runner, rows: Rows) -> Tensor:
     """Return the logits of the scored tokens, row after row: float32 [m, V]."""
-    answers = rows.answers
-    seqs = sequences(rows, device)
+    device, answers = runner.hardware.device, rows.answers
     chosen = to_device(np.pad(answers, (0, -len(answers) % ANSWERS)), device)
-    if decoder.compiled:
-        # Sizes differ between groups: if told so now, torch makes no graph for the first alone.
-        for varying in (chosen, seqs.starts):
-            if varying is not None:
-                torch._dynamo.maybe_mark_dynamic(varying, 0)
-    logits: Tensor = decoder(seqs, chosen)
-    return logits[: len(answers)]
-
-
-def answer_logits(decoder: Decoder, rows: Rows, hardware: Hardware) -> Tensor:
-    """Return the logits of the scored tokens, without a gradient, in `hardware`'s precision."""
-    with torch.no_grad(), hardware.autocast():
-        return logits_of_answers(decoder, rows, hardware.device)
+    return runner(sequences(rows, device), chosen)[: len(answers)]
 
 
 def score(
-    decoder: Decoder,
-    problems: Problems,
-    keys: NDArray[np.int64],
-    hardware: Hardware,
-    threshold: float = 0.0,
+    runner: Runner, problems: Problems, keys: NDArray[np.int64], threshold: float = 0.0
 ) -> Outcome:
     """Score `problems`; then again in float32 those whose |margin| is below `threshold`."""
     n = len(problems.lengths)
@@ -123,7 +103,7 @@ def score(
     )
 
     def write(rows: Rows, logits: Tensor) -> None:
-        targets = to_device(rows.targets[rows.is_answer], hardware.device)
+        targets = to_device(rows.targets[rows.is_answer], logits.device.type)
         predicted = logits.argmax(-1)
         right_logit = logits.gather(-1, targets[:, None])
         best_other = logits.scatter(-1, targets[:, None], float("-inf")).amax(-1)
@@ -147,50 +127,46 @@ def score(
         outcome.predicted[rows.source_index] = np.where(errors > 0, first_predicted, -1)
         outcome.margin[rows.source_index] = np.minimum.reduceat(margins.cpu().numpy(), span)
 
-    def score_at(indices: NDArray[np.int64], hardware: Hardware) -> None:
-        groups = groups_of_tokens(
-            problems, keys, TOKENS_A_BATCH[hardware.device], indices, packed=decoder.packs
-        )
-        _map_logits(decoder, groups, hardware, write)
+    def score_by(runner: Runner, indices: NDArray[np.int64]) -> None:
+        tokens = TOKENS_A_BATCH[runner.hardware.device]
+        groups = groups_of_tokens(problems, keys, tokens, indices, packed=runner.packs)
+        _map_logits(runner, groups, write)
 
-    score_at(np.arange(n), hardware)
+    score_by(runner, np.arange(n))
     close = np.flatnonzero(np.abs(outcome.margin) < threshold)
-    if len(close) and hardware.dtype != torch.float32:
-        score_at(close, hardware.in_float32())
+    if len(close) and runner.hardware.dtype != torch.float32:
+        score_by(runner.on(runner.hardware.in_float32()), close)
     return outcome
 
 
-def low_precision_threshold(
-    decoder: Decoder, problems: Problems, keys: NDArray[np.int64], hardware: Hardware
-) -> float:
+def low_precision_threshold(runner: Runner, problems: Problems, keys: NDArray[np.int64]) -> float:
     """Return twice the largest difference between logits in low precision and in float32.
 
-    Rounding cannot have changed the sign of a larger margin. 0 if `hardware` uses float32.
+    Rounding cannot have changed the sign of a larger margin. 0 if `runner` computes in float32.
     """
-    if hardware.dtype == torch.float32:
+    if runner.hardware.dtype == torch.float32:
         return 0.0
     # Both precisions get the same padded groups, even if a backend would pack.
-    groups = list(groups_of_tokens(problems, keys, TOKENS_A_BATCH[hardware.device]))
+    groups = list(groups_of_tokens(problems, keys, TOKENS_A_BATCH[runner.hardware.device]))
     low, high = (
-        _map_logits(decoder, groups, each, lambda rows, logits: logits)
-        for each in (hardware, hardware.in_float32())
+        _map_logits(each, groups, lambda rows, logits: logits)
+        for each in (runner, runner.on(runner.hardware.in_float32()))
     )
     differences = [(a - b).abs() for a, b in zip(low, high, strict=True)]
     return 2 * max(float(d.where(d.isfinite(), 0.0).max()) for d in differences)
 
 
-def probed_threshold(decoder: Decoder, bucket: Bucket, count: int, hardware: Hardware) -> float:
+def probed_threshold(runner: Runner, bucket: Bucket, count: int) -> float:
     """Return the threshold for the first `count` problems of `bucket`, from the first 1,000."""
     probe = min(_PROBE_ROWS, count)
     problems, keys = bucket.problems(0, probe), bucket.keys(0, probe)
-    return low_precision_threshold(decoder, problems, keys, hardware)
+    return low_precision_threshold(runner, problems, keys)
 
 
 def score_grid(
-    decoder: Decoder,
+    runner: Runner,
     bucket: Bucket,
     grid: Grid,
-    hardware: Hardware,
     save: Callable[[Grid], None],
     progress: Callable[[int], None] = lambda rows: None,
     should_stop: Callable[[], bool] = lambda: False,
@@ -201,17 +177,17 @@ def score_grid(
     `save` is called after every chunk of blocks, `should_stop` before. `facts` describe the
     scoring, beside its precision; of a grid scored in several calls, the grid stores every value.
     """
-    decoder.eval()
+    runner.decoder.eval()
     count, pairs = grid.evaluation.problems_per_cell, bucket.num_cells
-    threshold = probed_threshold(decoder, bucket, count * pairs, hardware)
-    now = {"dtype": hardware.dtype_name, "threshold": threshold, **(facts or {})}
+    threshold = probed_threshold(runner, bucket, count * pairs)
+    now = {"dtype": runner.hardware.dtype_name, "threshold": threshold, **(facts or {})}
     grid.scoring = _joined_facts(grid.scoring, now) if grid.blocks_done else now
     blocks_a_chunk = max(1, ROWS_A_CHUNK // pairs)
     while grid.blocks_done < count and not should_stop():
         last = min(grid.blocks_done + blocks_a_chunk, count)
         start, stop = grid.blocks_done * pairs, last * pairs
         problems = bucket.problems(start, stop)
-        scores = score(decoder, problems, bucket.keys(start, stop), hardware, threshold)
+        scores = score(runner, problems, bucket.keys(start, stop), threshold)
         grid.add(
             problems.axis_lengths, scores.num_correct, scores.answer_tokens, scores.first_wrong
         )
@@ -238,16 +214,12 @@ def _joined_facts(earlier: Mapping[str, Any], now: Mapping[str, Any]) -> dict[st
 
 
 def _map_logits(
-    decoder: Decoder,
-    groups: Iterable[Rows],
-    hardware: Hardware,
-    function: Callable[[Rows, Tensor], Result],
+    runner: Runner, groups: Iterable[Rows], function: Callable[[Rows, Tensor], Result]
 ) -> list[Result]:
-    """Return `function(group, logits of its scored tokens)` for each group."""
-    prepare(decoder, hardware)
-    alone = compile_state_changed(decoder, hardware.dtype)
-    return list(
-        hardware.parallel_map(
-            lambda rows: function(rows, answer_logits(decoder, rows, hardware)), groups, alone
-        )
-    )
+    """Return `function(group, logits of its scored tokens)` for each group, without gradients."""
+
+    @torch.no_grad()  # a thread has this setting for itself
+    def apply(rows: Rows) -> Result:
+        return function(rows, answer_logits(runner, rows))
+
+    return list(runner.map(apply, groups))

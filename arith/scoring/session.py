@@ -27,6 +27,8 @@ from tape_arith.arith.scoring.greedy import FINAL_ANSWERS, final_answer_shares
 from tape_arith.arith.scoring.score import score_grid
 from tape_arith.arith.tasks.load import load_task
 from tape_arith.arith.terminal import bar, say
+from tape_arith.models.hardware import detect
+from tape_arith.models.runner import Runner
 
 
 def score_run(
@@ -61,7 +63,7 @@ def score_run(
     if not folder.finished():
         raise UsageError(why_no_weights(folder))
     name = Name(record.name.encoding, extrapolation)
-    decoder, hardware = trained_decoder(folder, name, record, compute)
+    runner = Runner(trained_decoder(folder, name, record), detect(*compute))
     num_problems = config.problems_per_cell * bucket.num_cells
     done = grid.blocks_done * bucket.num_cells
     began = time.perf_counter()
@@ -82,17 +84,16 @@ def score_run(
         stage = file.stem.replace("grid", "score", 1)
         earlier = folder.timings().get(stage, 0.0) if grid is not empty else 0.0
         with explain_failures(f"scoring {name}"), user_errors(name.encoding):
-            facts: dict[str, str | float] = {**scoring_facts(hardware)}
+            facts: dict[str, str | float] = {**scoring_facts(runner.hardware)}
             if load_task(config.task).step_symbols and not grid.blocks_done:
                 # Neither a bar nor a line of progress moves meanwhile.
                 count = min(2 * FINAL_ANSWERS, num_problems)
                 say(f"{title}: first, up to {count} final answers are decoded token by token")
-                facts |= final_answer_shares(decoder, bucket, grid.axes, num_problems, hardware)
+                facts |= final_answer_shares(runner, bucket, grid.axes, num_problems)
             grid = score_grid(
-                decoder,
+                runner,
                 bucket,
                 grid,
-                hardware,
                 save=save,
                 progress=progress,
                 should_stop=should_stop,

@@ -40,7 +40,7 @@ from tape_arith.arith.tasks.families.two_operands import TwoOperands
 from tape_arith.arith.tasks.load import load_task
 from tape_arith.arith.tasks.task import Problems, Task
 from tape_arith.models.decoder import Decoder
-from tape_arith.models.hardware import Hardware
+from tape_arith.models.runner import Runner
 
 _COUNTS = ("layer", "head", "distance", "query", "key")
 
@@ -64,14 +64,20 @@ def measure(
     regions = {region: indices[:count] for region, indices in runs.regions().items()}
     samples = {region: runs.sample(indices) for region, indices in regions.items()}
 
-    def measured(decoder: Decoder, hardware: Hardware) -> pd.DataFrame:
+    def measured(runner: Runner) -> pd.DataFrame:
         parts = [
-            patterns(decoder, sample, hardware.device, has_places).assign(region=region)
+            patterns(runner.decoder, sample, runner.hardware.device, has_places).assign(
+                region=region
+            )
             for region, sample in samples.items()
         ]
         if problem is not None:
             weights = _rows(
-                maps(decoder, problem, hardware.device), "layer", "head", "query", "key"
+                maps(runner.decoder, problem, runner.hardware.device),
+                "layer",
+                "head",
+                "query",
+                "key",
             )
             shown = (weights["layer"] == layer) & (weights["key"] <= weights["query"])
             parts.append(weights[shown].assign(measure="map"))

@@ -30,7 +30,6 @@ from tape_arith.arith.figures.style import (
 )
 from tape_arith.arith.grids.axes import REGION_WORDS, Region, scored_axes
 from tape_arith.arith.grids.statistics import wilson
-from tape_arith.arith.runs.options import Compute
 from tape_arith.arith.studies.first_errors import (
     EXACT,
     KINDS,
@@ -45,8 +44,7 @@ from tape_arith.arith.studies.study import Study, is_one_number, markdown
 from tape_arith.arith.tasks.families.two_operands import TwoOperands
 from tape_arith.arith.tasks.load import load_task
 from tape_arith.arith.tasks.task import Task
-from tape_arith.models.decoder import Decoder
-from tape_arith.models.hardware import Hardware
+from tape_arith.models.runner import Runner
 
 # Lengths in one hue, digits in another, so that the two halves of a bar are seen first.
 _COLOURS = ("#b35806", "#f1a340", "#053061", "#4393c3", "#c6dbef", "#999999", "#5e3c99", "#b2abd2")
@@ -69,10 +67,10 @@ def measure(runs: StudiedRuns, count: int | None = None) -> Study:
     axes = scored_axes(config.bucket(0), runs.bucket)
     total = sum(map(len, regions.values()))
 
-    def measured(decoder: Decoder, hardware: Hardware) -> pd.DataFrame:
-        return count_first_errors(decoder, runs.bucket, total, axes, hardware)
+    def measured(runner: Runner) -> pd.DataFrame:
+        return count_first_errors(runner, runs.bucket, total, axes)
 
-    return runs.measure("errors", regions, measured, Compute(compiled=False))
+    return runs.measure("errors", regions, measured)
 
 
 def _task(study: Study) -> Task[Any]:

@@ -17,8 +17,7 @@ from tape_arith.arith.studies.study import INSIDE, OUTSIDE, example_answer
 from tape_arith.arith.tasks.families.tokens import DIGIT_ZERO, EOS
 from tape_arith.arith.tasks.load import load_task
 from tape_arith.arith.tasks.task import Problems, Task
-from tape_arith.models.decoder import Decoder
-from tape_arith.models.hardware import Hardware
+from tape_arith.models.runner import Runner
 
 EXACT = "exact"
 """The value of `error` for a right answer."""
@@ -37,17 +36,15 @@ stands between digits or before them, or letters and signs of a task of one's ow
 WRONG_LENGTH, OFF_BY_ONE = ["ended_early", "went_on"], ["one_less", "one_more"]
 
 
-def count_first_errors(
-    decoder: Decoder, bucket: Bucket, count: int, axes: Axes, hardware: Hardware
-) -> pd.DataFrame:
+def count_first_errors(runner: Runner, bucket: Bucket, count: int, axes: Axes) -> pd.DataFrame:
     """Count the first errors in answers to the first `count` problems of `bucket`, scored as a grid
     is."""
-    task, threshold = load_task(bucket.task), probed_threshold(decoder, bucket, count, hardware)
+    task, threshold = load_task(bucket.task), probed_threshold(runner, bucket, count)
     parts = []
     for start in range(0, count, ROWS_A_CHUNK):
         stop = min(start + ROWS_A_CHUNK, count)
         problems = bucket.problems(start, stop)
-        outcome = score(decoder, problems, bucket.keys(start, stop), hardware, threshold)
+        outcome = score(runner, problems, bucket.keys(start, stop), threshold)
         drawn = bucket.drawn(start, stop)
         chains = task.carry_chains(drawn) if task.has_carries else None
         parts.append(first_errors(problems, chains, outcome, axes, has_decimals(task)))

@@ -21,21 +21,18 @@ from tape_arith.arith.decoders.weights import trained_decoder, trained_record
 from tape_arith.arith.errors import Failure, UsageError
 from tape_arith.arith.grids.axes import Ints, Region, number_longer, scored_axes
 from tape_arith.arith.runs.folder import existing_run
-from tape_arith.arith.runs.options import Compute
 from tape_arith.arith.runs.record import RunRecord
 from tape_arith.arith.studies.study import INSIDE, OUTSIDE, Study
 from tape_arith.arith.tasks.task import Problems, take
 from tape_arith.arith.terminal import bar
-from tape_arith.models.backends import load_backend
 from tape_arith.models.decoder import Decoder
-from tape_arith.models.hardware import Hardware
+from tape_arith.models.hardware import detect
+from tape_arith.models.runner import Runner
 from tape_arith.models.sequences import Sequences
 
 NUMBERS_A_BATCH = 20_000_000
 """Maximum attention weights in a batch, over all layers; two sets of these take 320 MB in
 float64."""
-_EAGER = Compute("eager", compiled=False)
-"""The backend that exposes its weights."""
 
 
 class Sample(NamedTuple):
@@ -109,21 +106,19 @@ class StudiedRuns:
         self,
         kind: str,
         regions: dict[Region, Ints],
-        measured: Callable[[Decoder, Hardware], pd.DataFrame],
-        compute: Compute = _EAGER,
+        measured: Callable[[Runner], pd.DataFrame],
         **facts: Any,
     ) -> Study:
         """Measure each run on the problems at the indices of `regions`; return the study.
 
-        `measured` takes a run's final decoder, in float32 and uncompiled, and returns its rows. By
-        default attention exposes its weights. The study also holds `facts`.
+        `measured` takes a runner of a run's final decoder and returns its rows. The decoder itself
+        computes in float32 and exposes its attention weights. The study also holds `facts`.
         """
         bucket, record, frames = self.bucket, self.record, []
         with bar(f"study {kind}", len(self.records)) as update:
             for number, (path, run) in enumerate(self.records.items(), start=1):
-                decoder, hardware = trained_decoder(existing_run(path), run.name, run, compute)
-                decoder.attend_with(load_backend(hardware.attention))
-                rows = measured(decoder.eval(), hardware)
+                decoder = trained_decoder(existing_run(path), run.name, run).eval()
+                rows = measured(Runner(decoder, detect(compiled=False)))
                 columns = {"run": str(path), "encoding": run.encoding, "seed": run.seed}
                 columns |= {"leading_bos": run.config.leading_bos}
                 frames.append(pd.concat([pd.DataFrame(columns, rows.index), rows], axis=1))
@@ -190,8 +185,7 @@ def watched(decoder: Decoder, seqs: Sequences) -> tuple[list[Tensor], list[Tenso
 
     Returns, for each layer (once a loop), the attention weights [B, H, T, T] and the inner products
     [B or 1, H or 1, T, T] of the positional state that it used (None for an encoding without such a
-    state). The backend must be `eager`, which alone exposes its weights. Raises UsageError where
-    the encoding does; Failure if weights are not finite.
+    state). Raises UsageError where the encoding does; Failure if weights are not finite.
     """
     weights: list[Tensor] = []
     products: list[Tensor | None] = []

@@ -31,7 +31,7 @@ from tape_arith.arith.studies.inputs import Sample, StudiedRuns, watched
 from tape_arith.arith.studies.study import SPREAD, Study, draw_runs, markdown, mean_cell
 from tape_arith.arith.tasks.families.tokens import BOS
 from tape_arith.models.decoder import Decoder
-from tape_arith.models.hardware import Hardware
+from tape_arith.models.runner import Runner
 
 SHIFTS = {"start 3": (3, 0), "start 1000": (1000, 0), "BOS": (0, 3)}
 """For each change, the index of the first token and the number of [BOS] in front. "start 1000" lies
@@ -71,10 +71,11 @@ def measure(runs: StudiedRuns, count: int, *, double: bool = False) -> Study:
     """
     regions, sample = runs.regions(count), runs.sample(np.arange(count))
 
-    def measured(decoder: Decoder, hardware: Hardware) -> pd.DataFrame:
+    def measured(runner: Runner) -> pd.DataFrame:
         frames = []
         for precision in ("float32", "float64") if double else ("float32",):
-            rows = deviations(decoder.to(getattr(torch, precision)), sample, hardware.device)
+            decoder = runner.decoder.to(getattr(torch, precision))
+            rows = deviations(decoder, sample, runner.hardware.device)
             rows.insert(0, "precision", precision)
             small = (rows["value"] <= _ROUNDING[precision]).astype("boolean")
             frames.append(rows.assign(at_rounding_level=small.mask(rows["value"].isna())))

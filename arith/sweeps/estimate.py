@@ -10,29 +10,26 @@ from typing import Any
 
 import pandas as pd
 
-from tape_arith.arith.decoders.build import (
-    as_user_error,
-    blueprint,
-    decoder_for,
-    resolve_attention,
-)
-from tape_arith.arith.decoders.cost import timed_config, training_flops_a_token, training_tokens
+from tape_arith.arith.decoders.build import as_user_error, blueprint, decoder_for
+from tape_arith.arith.decoders.cost import training_flops_a_token, training_tokens
 from tape_arith.arith.errors import USER_CODE_ERRORS, describe_error
 from tape_arith.arith.registry.names import Encoding, Name
+from tape_arith.arith.runs.config import Config
 from tape_arith.arith.runs.options import Compute
 from tape_arith.arith.runs.run import Run
 from tape_arith.arith.sweeps.jobs import Job, done_jobs
 from tape_arith.arith.sweeps.slots import Slots, usable_threads, visible_gpus
 from tape_arith.arith.sweeps.sweep import Sweep
 from tape_arith.arith.terminal import duration, say
-from tape_arith.arith.training.compiling import may_compile
 from tape_arith.arith.training.trainer import Trainer
-from tape_arith.models.compiling import why_not_compilable
 from tape_arith.models.hardware import detect
+from tape_arith.models.runner import Runner
 
 _STEPS, _SECONDS = 20, 5.0
 """Maximum steps of a probe, and its approximate seconds. The first two fifths of the steps do not
 count: a process is up to twice as slow at first, because all its memory is new."""
+_MOST_TIMED = 1e11
+"""Maximum FLOPs of a step that is timed on a CPU, where it takes about a second."""
 
 
 def forecast(sweep: Sweep, jobs: Sequence[Job], slots: Slots, here: bool) -> dict[str, Any]:
@@ -71,18 +68,7 @@ def forecast(sweep: Sweep, jobs: Sequence[Job], slots: Slots, here: bool) -> dic
         "left": {**left, "jobs": len(to_do), "seconds": left["seconds"] / at_once},
         "weights_bytes": 4 * (1 + 3) * sum(parameters),
         "probe": None if probe is None else f"steps of {probe}",
-        "compiles": probe is not None and any(map(_may_compile, to_do)),
     }
-
-
-def _may_compile(job: Job) -> bool:
-    """Tell whether a job may compile by default on a CPU, where the timed steps never do."""
-    if job.kind != "train" or job.options.compute.compiled is not None:
-        return False
-    if job.run.folder.environment_file.exists():  # it goes on as it began
-        return False
-    here = detect().device == "cpu" and why_not_compilable() is None
-    return here and may_compile(job.run.config, job.run.name.encoding)
 
 
 def _time_first(jobs: Sequence[Job], threads: int | None) -> tuple[Encoding | None, float]:
@@ -116,13 +102,19 @@ def seconds_per_flop(run: Run, compute: Compute, threads: int | None = None) -> 
     if hardware.device == "cpu":
         config, share = timed_config(config, flops)
         flops *= share
-    decoder = decoder_for(config, name, seed=0)
-    hardware = resolve_attention(hardware, decoder.needs)
-    trainer = Trainer(decoder, config.bucket(0), config, hardware, curves=False)
+    runner = Runner(decoder_for(config, name, seed=0), hardware)
+    trainer = Trainer(runner, config.bucket(0), config, curves=False)
     times: list[float] = []
     while len(times) < 3 or (len(times) < _STEPS and sum(times) < _SECONDS):
         times.append(trainer.timed_step())
     return median(times[2 * len(times) // 5 :]) / flops
+
+
+def timed_config(config: Config, step_flops: float) -> tuple[Config, float]:
+    """Return a config whose batch is small enough to time, and its share of the whole batch."""
+    share = min(1.0, _MOST_TIMED / step_flops)
+    batch_size = max(1, int(config.batch_size * share))
+    return replace(config, batch_size=batch_size), batch_size / config.batch_size
 
 
 def forecast_text(forecast: Mapping[str, Any]) -> str:
@@ -148,10 +140,9 @@ def forecast_total(forecast: Mapping[str, Any]) -> str:
         return f"all {count} jobs are done"
     time = " (nothing was timed here)"
     if forecast["probe"] is not None:
-        uncompiled = " without compiling, which may save 5 to 40 %" if forecast["compiles"] else ""
         time = (
             f", about {duration(left['seconds'])} with {slots} slot{'s' * (slots > 1)} here "
-            f"(an estimate: {forecast['probe']} were timed{uncompiled}, the rest goes by FLOPs)"
+            f"(an estimate: {forecast['probe']} were timed, the rest goes by FLOPs)"
         )
     return (
         f"{left['jobs']} of {count} jobs to do: {left['tokens']:,} tokens, {left['flops']:.2g} "

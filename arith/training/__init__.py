@@ -1,9 +1,9 @@
 """From a recipe to weights.
 
-session.py                       train a run, extend its budget, continue it after a kill
-init_from.py data.py             begin from another run's weights; the dataset that a run trains on
-trainer.py step.py batches.py    the loop; one step: gradient, memory, AdamW; problems of a step
+session.py                       one training, from recipe to weights: read it first
+begin.py init_from.py            begin a run, from weights of another if asked; raise its budget
+data.py batches.py               the dataset that a run trains on; the problems of each step
+step.py trainer.py               a step: gradient, memory, AdamW; all steps, their checks and state
 evaluation.py                    what is measured on the way
 checkpoints.py distributed.py    save and resume; processes that share a step
-compiling.py                     whether a training on a CPU compiles its blocks
 """

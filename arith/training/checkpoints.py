@@ -1,5 +1,6 @@
-"""Save the checkpoints of a training, and resume from them."""
+"""When the checkpoints of a training are saved, and how it resumes from them."""
 
+import time
 from pathlib import Path
 
 from tape_arith.arith.decoders.weights import identity, load_state, save
@@ -11,18 +12,25 @@ from tape_arith.arith.runs.record import RunRecord
 from tape_arith.arith.terminal import say
 from tape_arith.arith.training.trainer import Trainer
 
+# If one save takes longer than _LONG_SAVE seconds, saves are spaced so that they take at most
+# _SAVING_SHARE of the training: at the paper's size a checkpoint has 1.4 GB.
+_LONG_SAVE, _SAVING_SHARE = 1.0, 0.05
 
-class TrainingCheckpoints:
+
+class Checkpoints:
     """Saves the checkpoints of a run in training and resumes from them; the last two are kept.
 
-    `last_good` is the last checkpoint from which training can continue, with its step.
+    `last_good` describes the last checkpoint from which training can continue.
     """
+
+    save_every = 100  # steps
 
     def __init__(self, folder: RunFolder, record: RunRecord, trainer: Trainer) -> None:
         self.folder = folder
         self.record = record
         self.trainer = trainer
-        self.last_good: tuple[Path, int] | None = None
+        self.last_good = "there is no checkpoint yet"
+        self._next_save = 0.0
 
     def resume(self) -> None:
         """Restore the trainer from the newest good checkpoint, if there is any.
@@ -45,7 +53,7 @@ class TrainingCheckpoints:
                 ) from first
             return
         self.trainer.restore(tensors, facts, path)
-        self.last_good = path, self.trainer.step
+        self._has_good(path)
         if corrupt:
             reasons = "; ".join(map(str, corrupt.values()))
             say(f"note: {reasons}: training goes on from {path.name}, step {self.trainer.step}")
@@ -54,9 +62,19 @@ class TrainingCheckpoints:
             for other in corrupt.keys() - {self.folder.latest}:
                 remove(other)
 
+    def due(self) -> bool:
+        """Tell whether to save after this step."""
+        trainer = self.trainer
+        due = trainer.step % self.save_every == 0 and not trainer.done
+        return due and time.perf_counter() >= self._next_save
+
     def save(self) -> None:
-        """Save the checkpoint that training resumes from, and keep the previous one beside it."""
+        """Save the checkpoint that training resumes from, and keep the one before it."""
+        began = time.perf_counter()
+        self.trainer.read_clock()
         self._save(self.folder.latest, keep=self.folder.previous)
+        took = time.perf_counter() - began
+        self._next_save = began + took + took / _SAVING_SHARE if took > _LONG_SAVE else 0.0
 
     def keep(self) -> None:
         """Save the checkpoint from which training continues if the budget is raised."""
@@ -66,7 +84,10 @@ class TrainingCheckpoints:
         tensors, facts = self.trainer.state()
         check_lock(self.folder.path)
         save(target, tensors, facts | identity(self.record), keep)
-        self.last_good = target, self.trainer.step
+        self._has_good(target)
+
+    def _has_good(self, path: Path) -> None:
+        self.last_good = f"the last good checkpoint is {path}, step {self.trainer.step}"
 
     def finish(self) -> None:
         """Save the final weights, then remove the latest two checkpoints; once both are gone, the

@@ -1,4 +1,4 @@
-"""Choose and check the dataset that a run is trained on."""
+"""Which dataset a run is trained on, if any."""
 
 from pathlib import Path
 
@@ -14,14 +14,32 @@ _COMPARED = 1_000
 """Problems of a dataset that are compared with those of a user's task as it is now."""
 
 
-def open_training_data(
-    path: Path, config: Config, seed: int, began_on: str | None = None
-) -> Dataset:
-    """Open the dataset of a run at `path`.
+def training_data(
+    path: Path | None, config: Config, seed: int, began_on: str | None = None
+) -> Dataset | None:
+    """Return the dataset at `path` or, without a path, the usual one if it fits and is intact.
 
-    Raises UsageError unless it holds exactly the problems that the run would otherwise generate,
-    and, if `began_on` is given, has that hash.
+    The usual one is what `generate` writes for the run. None: problems are made as needed. Raises
+    UsageError unless `path` holds exactly the problems that the run would otherwise generate, and,
+    if `began_on` is given, has that hash.
     """
+    if path is not None:
+        return _open(path, config, seed, began_on)
+    usual = config.dataset_folder(DATASETS, seed)
+    if not (usual / FILE).exists():
+        return None
+    try:
+        dataset = _open(usual, config, seed, began_on)
+        dataset.check_hashes()  # all now: nobody asked for it, so it must not end a training later
+    except UsageError:  # another number of problems, as for another preset
+        return None
+    except Failure as error:
+        say(f"note: left out: {error}")
+        return None
+    return dataset
+
+
+def _open(path: Path, config: Config, seed: int, began_on: str | None) -> Dataset:
     dataset, expected = Dataset(path), Identity.of(config.bucket(seed), config.num_problems)
     if dataset.manifest.identity != expected:
         raise UsageError(
@@ -42,19 +60,3 @@ def open_training_data(
             f"{began_on[:12]}): give that one, or leave --data out and the problems are made anew"
         )
     return dataset
-
-
-def usual_dataset(config: Config, seed: int, began_on: str | None = None) -> Path | None:
-    """Return the dataset that `generate` writes for a run, if it exists, fits and is intact."""
-    folder = config.dataset_folder(DATASETS, seed)
-    if not (folder / FILE).exists():
-        return None
-    try:
-        # All of it now: nobody asked for it, so it must not end a training later.
-        open_training_data(folder, config, seed, began_on).check_hashes()
-    except UsageError:  # another number of problems, as for another preset
-        return None
-    except Failure as error:
-        say(f"note: left out: {error}")
-        return None
-    return folder

@@ -17,9 +17,7 @@ from tape_arith.arith.grids.axes import Axes, longest_digits, number_longer, sco
 from tape_arith.arith.runs.config import Config
 from tape_arith.arith.scoring.score import score, sequences
 from tape_arith.arith.tasks.task import Problems, concatenate, take
-from tape_arith.models.build import prepare
-from tape_arith.models.decoder import Decoder
-from tape_arith.models.hardware import Hardware
+from tape_arith.models.runner import Runner
 
 _SPLIT = "small grid"
 """Name of a stream independent of those of training and evaluation. (Each of them contains the
@@ -59,13 +57,13 @@ class SmallGrid:
         keys = bucket.keys(0, count)[np.concatenate(chosen)]
         return cls(concatenate(parts), keys, axes)
 
-    def exact_match(self, decoder: Decoder, hardware: Hardware) -> dict[str, Any]:
+    def exact_match(self, runner: Runner) -> dict[str, Any]:
         """Return exact match in distribution, out of distribution and by the longest operand.
 
         Every cell has the same weight. Out of distribution is None if no longer length is tested.
         """
-        decoder.eval()
-        exact = score(decoder, self.problems, self.keys, hardware).exact
+        runner.decoder.eval()
+        exact = score(runner, self.problems, self.keys).exact
         longer = longest_digits(self.axes, self.problems.axis_lengths)
         outside = number_longer(self.axes, self.problems.axis_lengths) > 0
         return {
@@ -90,14 +88,15 @@ def _chosen_lengths(trained_digits: int, tested_digits: int) -> list[int]:
 
 
 def state_measures(
-    decoder: Decoder, problems: Problems, keys: NDArray[np.int64], hardware: Hardware
+    runner: Runner, problems: Problems, keys: NDArray[np.int64]
 ) -> dict[str, list[float]] | None:
     """Return what the encoding measures of the state that enters each layer; None if nothing.
 
     Each measure has one number per layer: the mean over all tokens except padding.
     """
-    prepare(decoder, replace(hardware, compiled=False))  # no graphs for one forward
-    rows = (pack if decoder.packs else pad)(problems, keys, np.arange(len(problems.lengths)))
+    hardware, decoder = runner.hardware, runner.decoder
+    plain = runner.on(replace(hardware, compiled=False))  # no graphs for one forward
+    rows = (pack if plain.packs else pad)(problems, keys, np.arange(len(problems.lengths)))
     widths = rows.prompt_lengths + rows.answer_tokens - 1
     ends = widths if rows.starts is None else widths.sum(keepdims=True)
     inside = torch.from_numpy(np.arange(rows.inputs.shape[1]) < ends[:, None]).to(hardware.device)
@@ -112,7 +111,7 @@ def state_measures(
                 means.setdefault(measure, []).append(float(mean))
 
     decoder.eval()
-    with torch.no_grad(), hardware.autocast():
-        decoder(replace(sequences(rows, hardware.device), watch=watch))
+    with torch.no_grad():
+        plain(replace(sequences(rows, hardware.device), watch=watch))
     # A measure that is not finite is dropped and never ends a training.
     return {name: layers for name, layers in means.items() if all(map(isfinite, layers))} or None

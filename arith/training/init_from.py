@@ -15,6 +15,7 @@ from tape_arith.arith.runs.record import InitFrom, RunRecord
 from tape_arith.arith.terminal import say
 from tape_arith.arith.training.trainer import Trainer
 from tape_arith.models.hardware import Hardware
+from tape_arith.models.runner import Runner
 
 _SHARED_SETTINGS = (
     *("task", "trained_digits", "trained_operands"),
@@ -86,7 +87,8 @@ def write_first_state(folder: RunFolder, record: RunRecord, source: RunFolder) -
     weights = final_weights(source, source_record, "cpu")
     decoder.load_state_dict(weights, strict=False)  # init_from_record has compared the shapes
     bucket = config.bucket(record.seed)
-    state, facts = Trainer(decoder, bucket, config, Hardware("cpu", torch.float32)).state()
+    runner = Runner(decoder, Hardware("cpu", torch.float32))
+    state, facts = Trainer(runner, bucket, config).state()
     save(folder.latest, state, facts | identity(record))
     new = sum(p.numel() for key, p in decoder.named_parameters() if key not in weights)
     say(

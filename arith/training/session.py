@@ -1,38 +1,41 @@
-"""Train a run or extend its budget; a repeated call continues where the last one stopped."""
+"""One training, from a recipe to final weights; a repeated call continues where the last stopped.
+
+    with Session.open(folder, options) as session:
+        session.run(should_stop)
+
+The recipe is the run's record. From it follow the problems (batches.py, data.py), the decoder and
+the runner that computes with it, the steps (step.py, trainer.py), their checkpoints
+(checkpoints.py) and the final weights. begin.py writes what is on disk before the first step.
+"""
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 
-from tape_arith.arith.data.dataset import Dataset
-from tape_arith.arith.decoders.build import (
-    check_trainable,
-    decoder_for,
-    resolve_attention,
-    user_errors,
-)
+from tape_arith.arith.decoders.build import decoder_for, user_errors
 from tape_arith.arith.decoders.environment import environment, record_environment
 from tape_arith.arith.decoders.failures import NotCompilable, is_out_of_memory
-from tape_arith.arith.decoders.weights import load_state, save, trained_record
 from tape_arith.arith.errors import Failure, UsageError
 from tape_arith.arith.lock import check_lock, lock_folder
-from tape_arith.arith.machine import own_version
+from tape_arith.arith.registry.names import source_hashes
 from tape_arith.arith.runs.command_lines import resume_command, why_no_weights
 from tape_arith.arith.runs.folder import RunFolder
 from tape_arith.arith.runs.metrics import tracked
-from tape_arith.arith.runs.options import DEFAULTS, TrainOptions
-from tape_arith.arith.runs.record import RunRecord, check_can_continue, run_sources
+from tape_arith.arith.runs.options import DEFAULTS, Compute, TrainOptions
+from tape_arith.arith.runs.preset import asks_to_compile
+from tape_arith.arith.runs.record import RunRecord, check_can_continue
 from tape_arith.arith.runs.run import Run
 from tape_arith.arith.terminal import bar, say
 from tape_arith.arith.training.batches import Source
-from tape_arith.arith.training.checkpoints import TrainingCheckpoints
-from tape_arith.arith.training.compiling import choose_compiling
-from tape_arith.arith.training.data import open_training_data, usual_dataset
+from tape_arith.arith.training.begin import plan_beginning
+from tape_arith.arith.training.checkpoints import Checkpoints
+from tape_arith.arith.training.data import training_data
 from tape_arith.arith.training.distributed import SINGLE, PeerLost, ProcessGroup
-from tape_arith.arith.training.init_from import init_from_record, with_origin, write_first_state
 from tape_arith.arith.training.trainer import Line, NotFinite, Trainer
+from tape_arith.models.compiling import why_not_compilable
 from tape_arith.models.hardware import detect
+from tape_arith.models.runner import Runner
 
 
 def train_run(
@@ -51,105 +54,13 @@ def train_run(
     only_positional  with `source`: whether to train the encoding's own parameters alone
     fresh            whether to delete an earlier run in this folder first
 
-    Raises UsageError if the folder holds another run, `options.data` holds problems of another
-    run, or the run cannot begin from `source`; otherwise as `continue_run`.
+    Raises as `plan_beginning`, `Beginning.write` and `Session.run`.
     """
-    source_record = None if source is None else trained_record(source)
-    if source_record is not None:
-        run = replace(run, name=with_origin(run.name, source_record, only_positional))
-    folder, config, name, seed = run.folder, run.config, run.name, run.seed
-    check_trainable(config, name, options.compute)
-    anew, dataset = fresh or not folder.exists(), None
-    if options.data is not None:
-        config = replace(config, num_problems=Dataset(options.data).manifest.count)
-    elif anew:
-        options = replace(options, data=usual_dataset(config, seed))
-    if options.data is not None:
-        dataset = open_training_data(options.data, config, seed).manifest.sha256
-    init_from = None
-    if source is not None and source_record is not None:
-        init_from = init_from_record(source, source_record, config, name, seed)
-    elif name.encoding.origin is not None and anew:
-        command = f"train --pe {name.encoding.own} --init-from RUN"
-        raise UsageError(f"{name.encoding} begins from a finished run: tape-arith {command}")
-    record = RunRecord(
-        encoding=str(name.encoding),
-        seed=seed,
-        preset=run.preset,
-        config=config,
-        task_version=config.bucket(seed).version,
-        first_steps=config.steps,
-        data=dataset,
-        version=own_version(),
-        sources=run_sources(name, config),
-        init_from=init_from,
-        on_nonfinite=options.on_nonfinite or "stop",
-    )
+    beginning = plan_beginning(run, options, source, only_positional, fresh)
+    folder, options = beginning.folder, beginning.options
     with lock_folder(folder.path):
-        if fresh or not folder.exists():
-            folder.delete()  # a killed --fresh leaves files without a record
-            if source is not None:
-                write_first_state(folder, record, source)
-            folder.write_record(record)
-        _check_same_run(folder, record, source)
+        beginning.write()
         return continue_run(folder, options, processes=processes, should_stop=should_stop)
-
-
-def _check_same_run(folder: RunFolder, requested: RunRecord, source: RunFolder | None) -> None:
-    """Raise UsageError if `folder` holds another run than the one requested."""
-    recorded, steps = folder.record(), requested.config.steps
-    differences = recorded.config.differences(requested.config)
-    remedy = "train into another folder with --runs, or start this one over with --fresh"
-    if (recorded.encoding, recorded.seed) != (requested.encoding, requested.seed):
-        differences = differences or f"{recorded.encoding}, seed {recorded.seed}"
-    elif requested.config == replace(recorded.config, steps=steps) and (
-        steps > recorded.config.steps
-    ):
-        remedy = f"`{resume_command(folder, '--steps', str(steps))}` extends it, or {remedy}"
-    elif source is not None and recorded.init_from != requested.init_from:
-        differences = differences or f"it began from other weights than those of {source.path}"
-    if differences:
-        raise UsageError(f"{folder.path} holds another run ({differences}): {remedy}")
-
-
-def extend_run(folder: RunFolder, steps: int, *, data: Path | None = None) -> None:
-    """Raise the budget of a run to `steps`; its training resumes from before the cool-down.
-
-    Raises UsageError if the run is not finished or already has more steps; otherwise as
-    `continue_run`.
-    """
-    with lock_folder(folder.path):
-        record = folder.record()
-        check_can_continue(folder.path, record)
-        if steps == record.config.steps:
-            return
-        if not folder.finished():
-            # If an earlier extension was killed, the final weights are still those of all steps.
-            final = folder.final.exists() and load_state(folder.final, record, "cpu")[1]
-            if not final or final.get("step") != record.config.steps:
-                raise UsageError(why_no_weights(folder))
-        if steps < record.config.steps:
-            raise UsageError(f"{folder.path} was trained for {record.config.steps} steps already")
-        extended = replace(record, config=record.config.with_settings({"steps": steps}))
-        saved_step = record.schedule.cooldown_start
-        if extended.schedule.cooldown_start < saved_step:
-            raise UsageError(
-                f"{steps} steps would cool down before step {saved_step}, from where training "
-                "goes on: give more steps"
-            )
-        if data is not None:
-            open_training_data(data, record.config, record.seed, record.data)
-        try:
-            tensors, facts = load_state(folder.before_cooldown, record, "cpu")
-        except Failure as error:
-            raise Failure(
-                f"{error}; without it the run cannot be extended: train anew for {steps} steps, "
-                "into another folder with --runs"
-            ) from error
-        # The checkpoint is written first, so that a kill from now on leaves an unfinished run.
-        save(folder.latest, tensors, facts)
-        folder.set_grids_aside(record.config.steps)
-        folder.write_record(extended)
 
 
 def continue_run(
@@ -159,157 +70,10 @@ def continue_run(
     processes: ProcessGroup = SINGLE,
     should_stop: Callable[[], bool],
 ) -> RunFolder:
-    """Train the run in `folder` from its last checkpoint to the end of its budget.
-
-    If `should_stop` returns True, training stops after the current step and saves;
-    `RunFolder.finished` tells the difference. Of several `processes`, the first calls this function
-    and the others `train_as_worker`. After a kill, trackers may get a line twice. Raises UsageError
-    if the run began on another version of the task or on other data, Failure if loss or gradient is
-    not finite.
-    """
-    note = ""
-
-    def log(line: Line) -> None:
-        nonlocal note
-        check_lock(folder.path)
-        folder.add_metrics(line)
-        track(line)
-        exact = "" if line["exact_match"] is None else f"exact {line['exact_match']:.1%}, "
-        note = f"loss {line['loss']:.4f}, {exact}{line['tokens_per_second']:,.0f} tokens/s"
-
-    with lock_folder(folder.path):
-        record = folder.record()
-        check_can_continue(folder.path, record)
-        if folder.finished():
-            processes.broadcast_text("")
-            return folder
-        if options.on_nonfinite not in (None, record.on_nonfinite):
-            record = replace(record, on_nonfinite=options.on_nonfinite)
-            folder.write_record(record)
-        if folder.has_results_without_weights():
-            raise UsageError(why_no_weights(folder))
-        if record.init_from is not None and not folder.checkpoints():
-            raise Failure(
-                f"{folder.latest} is missing: it holds the weights that the run begins from; put "
-                f"it back, or begin anew with --init-from RUN --fresh, RUN one of "
-                f"{record.init_from.encoding}"
-            )
-        if options.data is None:
-            data = usual_dataset(record.config, record.seed, record.data)
-            options = replace(options, data=data)
-        requested = options.compute
-        if processes.size == 1:
-            compute = choose_compiling(folder, record, requested)
-            options = replace(options, compute=compute)
-        trainer = build_trainer(record, options, processes)
-        hardware = trainer.hardware
-        record_environment(folder, environment(hardware) | {"processes": processes.size})
-        checkpoints = TrainingCheckpoints(folder, record, trainer)
-        checkpoints.resume()
-        processes.broadcast_text(str(folder.path.absolute()))
-        trainer.sync_from_first()
-        folder.truncate_metrics(trainer.step)
-        folder.remove_partial()
-        say(
-            f"training {record.encoding}, seed {record.seed}, preset {record.preset}: "
-            f"{trainer.decoder.num_parameters():,} parameters, {hardware.dtype_name} on "
-            f"{hardware.device}, {hardware.attention} attention, "
-            + (
-                "compiled (the first step takes a minute or more)"
-                if hardware.compiles
-                else "not compiled"
-            )
-            + (f", {processes.size} processes" if processes.size > 1 else "")
-            + (f", from step {trainer.step}" if trainer.step else "")
-            + (f", on the problems of {options.data}" if options.data else "")
-        )
-        title = f"train {record.encoding} seed {record.seed}"
-        try:
-            with (
-                tracked(options.trackers, folder.tracking, record, trainer.step) as track,
-                bar(title, record.config.steps, trainer.step) as update,
-                user_errors(record.name.encoding),
-                _explained(checkpoints),
-            ):
-                finished = trainer.run(
-                    should_stop,
-                    log=log,
-                    tick=lambda step: update(step, note),
-                    save=checkpoints.save,
-                    keep=checkpoints.keep,
-                )
-        except NotCompilable as error:
-            chosen = requested.compiled is None and hardware.device == "cpu"
-            if not chosen or trainer.step:  # later it would change bits
-                raise
-            say(f"note: {error}, which is taken now")
-            options = replace(options, compute=requested._replace(compiled=False))
-            return continue_run(folder, options, processes=processes, should_stop=should_stop)
-        if finished:
-            # Written before the final weights, so that no kill leaves a finished run without it.
-            folder.write_timing("train", trainer.seconds)
-            if trainer.skipped != record.skipped_steps:
-                folder.write_record(replace(record, skipped_steps=trainer.skipped))
-            checkpoints.finish()
+    """Train the run in `folder` from its last checkpoint on; raises as `Session`."""
+    with Session.open(folder, options, processes) as session:
+        session.run(should_stop)
     return folder
-
-
-def build_trainer(
-    record: RunRecord, options: TrainOptions, processes: ProcessGroup = SINGLE
-) -> Trainer:
-    """Build the trainer of a run, at step 0.
-
-    Raises UsageError if the run did not begin on `options.data`, or if `options.compute` does not
-    support its encoding.
-    """
-    config, seed, origin = record.config, record.seed, record.init_from
-    decoder = decoder_for(config, record.name, seed)
-    hardware = resolve_attention(detect(*options.compute), decoder.needs)
-    bucket = config.bucket(seed)
-    source: Source = bucket
-    if options.data is not None:
-        source = open_training_data(options.data, config, seed, record.data)
-    return Trainer(
-        decoder,
-        bucket,
-        config,
-        hardware,
-        source=source,
-        schedule=record.schedule,
-        curves=options.curves,
-        on_nonfinite=record.on_nonfinite,
-        skip=0 if origin is None else origin.problems,
-        tell=say if processes.first else lambda line: None,
-        processes=processes,
-    )
-
-
-@contextmanager
-def _explained(checkpoints: TrainingCheckpoints) -> Iterator[None]:
-    """Turn values that are not finite, and too little memory, into a Failure with advice."""
-    try:
-        yield
-    except NotFinite as error:
-        resumable = _last_good(checkpoints)
-        remedy = "train anew with a lower learning_rate"
-        if error.may_skip and checkpoints.record.on_nonfinite == "stop":
-            command = resume_command(checkpoints.folder, "--on-nonfinite", "skip")
-            remedy += f", or leave such steps out: {command}"
-        raise Failure(f"{error}; {resumable}: {remedy}") from error
-    except Exception as error:
-        if not is_out_of_memory(error):
-            raise
-        reason, step = " ".join(str(error).split())[:200], checkpoints.trainer.step + 1
-        raise Failure(
-            f"out of memory at step {step} ({reason}); {_last_good(checkpoints)}: free some memory "
-            "and repeat the command, or train a smaller decoder (num_layers, hidden_size)"
-        ) from error
-
-
-def _last_good(checkpoints: TrainingCheckpoints) -> str:
-    if checkpoints.last_good is None:
-        return "there is no checkpoint yet"
-    return "the last good checkpoint is {}, step {}".format(*checkpoints.last_good)
 
 
 def train_as_worker(
@@ -326,9 +90,215 @@ def train_as_worker(
             return True
         record = RunFolder(Path(path)).record()
         with user_errors(record.name.encoding):
-            trainer = build_trainer(record, options, processes)
+            source = None
+            if options.data is not None:
+                source = training_data(options.data, record.config, record.seed, record.data)
+            trainer = build_trainer(record, options, source, processes)
             trainer.sync_from_first()
-            trainer.run(should_stop)
+            while not trainer.done:
+                trainer.advance()
+                if trainer.stops(should_stop):
+                    trainer.check_steps()
+                    processes.any(False)  # waits until the first has saved
+                    return True
+            trainer.check_weights()
     except (PeerLost, NotFinite):  # the first process reports it
         return False
     return True
+
+
+def build_trainer(
+    record: RunRecord, options: TrainOptions, source: Source | None, processes: ProcessGroup
+) -> Trainer:
+    """Build the trainer of a run, at step 0, on the problems of `source` or else made as needed.
+
+    Raises UsageError if `options.compute` does not support its encoding.
+    """
+    config, seed, origin = record.config, record.seed, record.init_from
+    decoder = decoder_for(config, record.name, seed)
+    return Trainer(
+        Runner(decoder, detect(*options.compute)),
+        config.bucket(seed),
+        config,
+        source=source,
+        schedule=record.schedule,
+        curves=options.curves,
+        on_nonfinite=record.on_nonfinite,
+        skip=0 if origin is None else origin.problems,
+        tell=say if processes.first else lambda line: None,
+        processes=processes,
+    )
+
+
+class Session:
+    """The training of the run in a folder by this process, the first of `processes`.
+
+    Raises UsageError if the run began on another version of the task.
+    """
+
+    def __init__(self, folder: RunFolder, options: TrainOptions, processes: ProcessGroup) -> None:
+        self.folder = folder
+        self.options = options
+        self.processes = processes
+        self.record = folder.record()
+        check_can_continue(folder.path, self.record)
+
+    @classmethod
+    @contextmanager
+    def open(
+        cls, folder: RunFolder, options: TrainOptions = DEFAULTS, processes: ProcessGroup = SINGLE
+    ) -> Iterator["Session"]:
+        """Lock the folder of a run that has begun, and read its recipe."""
+        with lock_folder(folder.path):
+            yield cls(folder, options, processes)
+
+    def run(self, should_stop: Callable[[], bool]) -> None:
+        """Train to the end of the budget, or until `should_stop` is true after a step, and save.
+
+        `RunFolder.finished` tells the difference. After a kill, trackers may get a line twice.
+        Raises UsageError if the run began on other data, or its weights are not here; Failure if
+        loss or gradient is not finite, or memory runs out.
+        """
+        if self.folder.finished():
+            self.processes.broadcast_text("")
+            return
+        self._check_weights_are_here()
+        self._keep_policy()
+        record, processes = self.record, self.processes
+        dataset = training_data(self.options.data, record.config, record.seed, record.data)
+        options = replace(self.options, compute=self._compute())
+        trainer = build_trainer(record, options, dataset, processes)
+        now = environment(trainer.hardware) | {"processes": processes.size}
+        record_environment(self.folder, now)
+        checkpoints = Checkpoints(self.folder, record, trainer)
+        checkpoints.resume()
+        processes.broadcast_text(str(self.folder.path.absolute()))
+        trainer.sync_from_first()
+        self.folder.truncate_metrics(trainer.step)
+        self.folder.remove_partial()
+        self._say_what_is_trained(trainer, None if dataset is None else dataset.directory)
+        try:
+            with user_errors(record.name.encoding), self._explained(checkpoints):
+                self._take_steps(trainer, checkpoints, should_stop)
+        except NotCompilable as error:
+            chosen = self.options.compute.compiled is None and trainer.hardware.device == "cpu"
+            if not chosen or trainer.step:  # later it would change bits
+                raise
+            say(f"note: {error}, which is taken now")
+            plain = self.options.compute._replace(compiled=False)
+            self.options = replace(self.options, compute=plain)
+            return self.run(should_stop)
+        if trainer.done:
+            # Written before the final weights, so that no kill leaves a finished run without it.
+            self.folder.write_timing("train", trainer.seconds)
+            if trainer.skipped != record.skipped_steps:
+                self.folder.write_record(replace(record, skipped_steps=trainer.skipped))
+            checkpoints.finish()
+
+    def _take_steps(
+        self, trainer: Trainer, checkpoints: Checkpoints, should_stop: Callable[[], bool]
+    ) -> None:
+        folder, record, note = self.folder, self.record, ""
+        title = f"train {record.encoding} seed {record.seed}"
+        with (
+            tracked(self.options.trackers, folder.tracking, record, trainer.step) as track,
+            bar(title, record.config.steps, trainer.step) as update,
+        ):
+            while not trainer.done:
+                if trainer.step == trainer.schedule.cooldown_start:
+                    checkpoints.keep()
+                line = trainer.advance()
+                if line is not None:
+                    check_lock(folder.path)
+                    folder.add_metrics(line)
+                    track(line)
+                    note = _note(line)
+                update(trainer.step, note)
+                stops = trainer.stops(should_stop)
+                if stops or checkpoints.due():
+                    checkpoints.save()
+                if stops:
+                    # torchrun ends the others when one exits: they wait until this one has saved.
+                    self.processes.any(False)
+                    return
+            trainer.check_weights()
+            if trainer.schedule.cooldown_steps == 0:
+                checkpoints.keep()
+
+    def _check_weights_are_here(self) -> None:
+        """Raise UsageError or Failure if the run has begun and its weights are elsewhere."""
+        folder, origin = self.folder, self.record.init_from
+        if folder.has_results_without_weights():
+            raise UsageError(why_no_weights(folder))
+        if origin is not None and not folder.checkpoints():
+            raise Failure(
+                f"{folder.latest} is missing: it holds the weights that the run begins from; put "
+                f"it back, or begin anew with --init-from RUN --fresh, RUN one of {origin.encoding}"
+            )
+
+    def _keep_policy(self) -> None:
+        """Record the policy for steps that are not finite, if another is asked for."""
+        policy = self.options.on_nonfinite
+        if policy not in (None, self.record.on_nonfinite):
+            self.record = replace(self.record, on_nonfinite=policy)
+            self.folder.write_record(self.record)
+
+    def _compute(self) -> Compute:
+        """Return the options of computing, with the choice whether a CPU compiles blocks.
+
+        A run that has begun continues as it began, so that its bits stay; a new one does what its
+        preset asks for. A user's encoding is compiled on request only: torch may not trace it.
+        """
+        compute, record, folder = self.options.compute, self.record, self.folder
+        if compute.compiled is not None or detect().device != "cpu" or self.processes.size > 1:
+            return compute
+        if folder.environment_file.exists():
+            began = folder.environment()
+            compiled = began.compiled and began.device == "cpu"
+        else:
+            compiled = asks_to_compile(record.preset) and not source_hashes(record.name.encoding)
+        if compiled and (reason := why_not_compilable()):
+            say(f"note: not compiled: that {reason}")
+            compiled = False
+        return compute._replace(compiled=compiled)
+
+    def _say_what_is_trained(self, trainer: Trainer, data: Path | None) -> None:
+        record, hardware, processes = self.record, trainer.hardware, self.processes.size
+        say(
+            f"training {record.encoding}, seed {record.seed}, preset {record.preset}: "
+            f"{trainer.decoder.num_parameters():,} parameters, {hardware.dtype_name} on "
+            f"{hardware.device}, {hardware.attention} attention, "
+            + ("" if hardware.compiled else "not ")
+            + "compiled"
+            + (" (the first step takes a minute or more)" if hardware.compiled else "")
+            + (f", {processes} processes" if processes > 1 else "")
+            + (f", from step {trainer.step}" if trainer.step else "")
+            + (f", on the problems of {data}" if data else "")
+        )
+
+    @contextmanager
+    def _explained(self, checkpoints: Checkpoints) -> Iterator[None]:
+        """Turn values that are not finite, and too little memory, into a Failure with advice."""
+        try:
+            yield
+        except NotFinite as error:
+            remedy = "train anew with a lower learning_rate"
+            if error.may_skip and self.record.on_nonfinite == "stop":
+                command = resume_command(self.folder, "--on-nonfinite", "skip")
+                remedy += f", or leave such steps out: {command}"
+            raise Failure(f"{error}; {checkpoints.last_good}: {remedy}") from error
+        except Exception as error:
+            if not is_out_of_memory(error):
+                raise
+            reason, step = " ".join(str(error).split())[:200], checkpoints.trainer.step + 1
+            raise Failure(
+                f"out of memory at step {step} ({reason}); {checkpoints.last_good}: free some "
+                "memory and repeat the command, or train a smaller decoder (num_layers, "
+                "hidden_size)"
+            ) from error
+
+
+def _note(line: Line) -> str:
+    """Describe a line of metrics in the progress bar."""
+    exact = "" if line["exact_match"] is None else f"exact {line['exact_match']:.1%}, "
+    return f"loss {line['loss']:.4f}, {exact}{line['tokens_per_second']:,.0f} tokens/s"

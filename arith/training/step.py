@@ -14,19 +14,18 @@ from tape_arith.arith.data.rows import Rows
 from tape_arith.arith.decoders.failures import compilation_failure, is_out_of_memory
 from tape_arith.arith.errors import Failure
 from tape_arith.arith.runs.config import Config, Schedule
-from tape_arith.arith.scoring.score import logits_of_answers, to_device
+from tape_arith.arith.scoring.score import answer_logits, to_device
 from tape_arith.arith.tasks.task import Problems
 from tape_arith.arith.terminal import say
 from tape_arith.arith.training.batches import Batches, Source
 from tape_arith.arith.training.distributed import SINGLE, ProcessGroup
-from tape_arith.models.build import prepare
-from tape_arith.models.compiling import compile_state_changed, compiling_failed
+from tape_arith.models.compiling import compiling_failed
 from tape_arith.models.decoder import Decoder
-from tape_arith.models.hardware import Hardware
+from tape_arith.models.runner import Runner
 
 
 class Stepper:
-    """Takes training steps of `decoder` on the problems of `bucket`.
+    """Takes training steps of a runner's decoder on the problems of `bucket`.
 
     source     where the problems come from, by default `bucket`
     schedule   learning rates, by default those of `config`
@@ -37,10 +36,9 @@ class Stepper:
 
     def __init__(
         self,
-        decoder: Decoder,
+        runner: Runner,
         bucket: Bucket,
         config: Config,
-        hardware: Hardware,
         *,
         source: Source | None = None,
         schedule: Schedule | None = None,
@@ -48,15 +46,16 @@ class Stepper:
         tell: Callable[[str], None] = say,
         processes: ProcessGroup = SINGLE,
     ) -> None:
-        self.decoder = prepare(decoder, hardware)
+        self.runner = runner
+        self.decoder = runner.decoder
+        self.hardware = runner.hardware
         self.bucket = bucket
         self.config = config
-        self.hardware = hardware
         self.batches = Batches(source or bucket, bucket, config, skip)
         self.schedule = schedule or config.schedule()
         self.tell = tell
         self.processes = processes
-        self.optimizer = _make_optimizer(decoder, config)
+        self.optimizer = _make_optimizer(runner.decoder, config)
         self.step = 0
         self.tokens = 0
         self.finer = 1
@@ -70,7 +69,7 @@ class Stepper:
 
     def groups(self, problems: Problems, keys: NDArray[np.int64]) -> Iterator[Rows]:
         """Split a batch into groups, one per forward: packed, or padded rows of similar length."""
-        if self.decoder.packs:
+        if self.runner.packs:
             return self.batches.packed(problems, keys, self.finer)
         return self.batches.padded(problems, keys, self.hardware.device, self.finer)
 
@@ -84,7 +83,6 @@ class Stepper:
         problems, keys = self.batches.problems(self.step)
         answer_tokens = int((problems.lengths - problems.prompt_lengths).sum())
         self.decoder.train()
-        prepare(self.decoder, self.hardware)  # scoring in float32 selects another backend
         own = self.processes.rows(problems, keys)
         loss = self.accumulate_gradient(*own, answer_tokens, int(keys[0]))
         parameters = [*trained_parameters(self.decoder).values()]
@@ -138,13 +136,11 @@ class Stepper:
         parameters = [*trained_parameters(self.decoder).values()]
 
         def gradients(rows: Rows) -> tuple[Tensor, tuple[Tensor, ...]]:
-            with self.hardware.autocast():
-                part = summed_loss(self.decoder, rows, self.hardware.device) / answer_tokens
+            part = summed_loss(self.runner, rows) / answer_tokens
             return part.detach(), torch.autograd.grad(part, parameters)
 
         loss = torch.zeros((), device=self.hardware.device)
-        alone = compile_state_changed(self.decoder, self.hardware.dtype)
-        for part, gradient in self.hardware.parallel_map(gradients, groups, first_alone=alone):
+        for part, gradient in self.runner.map(gradients, groups):
             loss += part
             for parameter, piece in zip(parameters, gradient, strict=True):
                 if parameter.grad is None:
@@ -172,12 +168,10 @@ class Stepper:
         return norm
 
 
-def summed_loss(decoder: Decoder, rows: Rows, device: str) -> Tensor:
+def summed_loss(runner: Runner, rows: Rows) -> Tensor:
     """Sum the cross-entropy over the answer tokens, the end token included."""
-    logits = logits_of_answers(decoder, rows, device)
-    targets = to_device(rows.targets[rows.is_answer], device)
-    with torch.autocast(device, enabled=False):
-        return F.cross_entropy(logits, targets, reduction="sum")
+    targets = to_device(rows.targets[rows.is_answer], runner.hardware.device)
+    return F.cross_entropy(answer_logits(runner, rows), targets, reduction="sum")
 
 
 def _match_layout(parameter: Tensor, piece: Tensor) -> Tensor:

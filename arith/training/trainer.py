@@ -1,4 +1,4 @@
-"""The training loop: a pure function of encoding, config and seed, however it is interrupted."""
+"""The steps of a training and its state: a function of encoding, config and seed alone."""
 
 import json
 import time
@@ -22,15 +22,11 @@ from tape_arith.arith.scoring.score import score
 from tape_arith.arith.tasks.task import Problems
 from tape_arith.arith.training.evaluation import STATE_PROBLEMS, SmallGrid, state_measures
 from tape_arith.arith.training.step import Stepper, trained_parameters
-from tape_arith.models.decoder import Decoder
-from tape_arith.models.hardware import Hardware
+from tape_arith.models.runner import Runner
 
 HELD_OUT_PROBLEMS = 512
 MAX_SKIPPED_IN_A_ROW = 10
 """Skipped steps in a row that end training: their problems differ, so the weights are at fault."""
-# If one save takes longer than _LONG_SAVE seconds, saves are spaced so that they take at most
-# _SAVING_SHARE of the training: at the paper's size a checkpoint has 1.4 GB.
-_LONG_SAVE, _SAVING_SHARE = 1.0, 0.05
 
 Line = dict[str, Any]
 """Content of a line of metrics.jsonl; `_MetricsLine` in runs/metrics.py lists its fields."""
@@ -60,30 +56,33 @@ class _Progress(Part):
 
 
 class Trainer(Stepper):
-    """Takes the steps of a schedule, logs and evaluates them, and can be stopped after any step.
+    """Takes the steps of a schedule, checks and measures them; its state is saved and restored.
 
     curves        whether to score the small grid during training
     on_nonfinite  what to do at a step whose loss or gradient is not finite
     options       the other arguments of Stepper
     """
 
-    log_every, evaluate_every, save_every = 20, 100, 100  # steps
+    log_every, evaluate_every = 20, 100  # steps
 
     def __init__(
         self,
-        decoder: Decoder,
+        runner: Runner,
         bucket: Bucket,
         config: Config,
-        hardware: Hardware,
         *,
         curves: bool = True,
         on_nonfinite: Policy = "stop",
         **options: Any,
     ) -> None:
-        super().__init__(decoder, bucket, config, hardware, **options)
+        super().__init__(runner, bucket, config, **options)
         self.curves = curves
         self.on_nonfinite = on_nonfinite
         self.seconds = 0.0
+        """Seconds of training, as `read_clock` was last called."""
+        self._began: float | None = None
+        self._last_line = (0.0, 0)
+        """Seconds and tokens of training until the last line was written."""
         self.unchecked: list[tuple[Tensor, Tensor]] = []
         """Loss and gradient norm of the last steps, which `check_steps` has not checked yet."""
         self.losses: list[Tensor] = []  # of the steps since the last line of metrics
@@ -91,61 +90,41 @@ class Trainer(Stepper):
         self.skipped = 0
         self.skipped_in_a_row = 0
 
-    def run(
-        self,
-        should_stop: Callable[[], bool],
-        *,
-        log: Callable[[Line], object] = lambda line: None,
-        tick: Callable[[int], object] = lambda step: None,
-        save: Callable[[], object] = lambda: None,
-        keep: Callable[[], object] = lambda: None,
-    ) -> bool:
-        """Train to the end of the schedule; return False if `should_stop` ended it earlier.
+    @property
+    def done(self) -> bool:
+        """Tell whether all steps of the schedule are taken."""
+        return self.step >= self.schedule.steps
 
-        log   called every `log_every` steps with the content of a line of metrics.jsonl
-        tick  called after every step with its number
-        save  called every `save_every` steps (less often if it takes long) and when stopped
-        keep  called before the first step of the cool-down
+    def advance(self) -> Line | None:
+        """Take a step; return the line of metrics that is due every `log_every` steps, else None.
 
         Raises NotFinite: on a CPU at the step itself; on a GPU, which works asynchronously, at the
-        next save or line of metrics. No state after such a step is saved.
+        next line of metrics or when the state is read.
         """
-        began = time.perf_counter() - self.seconds
-        logged_seconds, logged_tokens = self.seconds, self.tokens
-        next_save = 0.0
-        while self.step < self.schedule.steps:
-            if self.step == self.schedule.cooldown_start:
-                keep()
-            self.unchecked.append(self.train_step())
-            last = self.step == self.schedule.steps
-            due = self.step % self.log_every == 0 or last
-            if due or self.hardware.device == "cpu":
-                self.check_steps()
-            if due:
-                loss = self._mean_loss()
-                self.seconds = time.perf_counter() - began
-                tokens, seconds = self.tokens - logged_tokens, self.seconds - logged_seconds
-                log(self._metrics_line(loss, tokens, seconds))
-                logged_seconds, logged_tokens = time.perf_counter() - began, self.tokens
-            tick(self.step)
-            # All processes decide together, or some would wait for gradients that never come.
-            stop = self.processes.any(not last and should_stop())
-            now = time.perf_counter()
-            if stop or (self.step % self.save_every == 0 and not last and now >= next_save):
-                self.check_steps()
-                self.seconds = time.perf_counter() - began
-                save()
-                now = time.perf_counter()
-                took = now - began - self.seconds
-                next_save = now + took / _SAVING_SHARE if took > _LONG_SAVE else 0.0
-            if stop:
-                # torchrun ends the others when one exits, so all wait until the first has saved.
-                self.processes.any(False)
-                return False
-        self._check_weights()
-        if self.schedule.cooldown_steps == 0:
-            keep()
-        return True
+        if self._began is None:
+            self._began = time.perf_counter() - self.seconds
+            self._last_line = self.seconds, self.tokens
+        self.unchecked.append(self.train_step())
+        due = self.step % self.log_every == 0 or self.done
+        if due or self.hardware.device == "cpu":
+            self.check_steps()
+        if not due:
+            return None
+        line = self._metrics_line()
+        self._last_line = time.perf_counter() - self._began, self.tokens
+        return line
+
+    def stops(self, should_stop: Callable[[], bool]) -> bool:
+        """Tell whether any process is asked to stop before the last step.
+
+        All processes decide together, or some would wait for gradients that never come.
+        """
+        return self.processes.any(not self.done and should_stop())
+
+    def read_clock(self) -> None:
+        """Set `seconds` to those of the training until now, earlier calls included."""
+        if self._began is not None:
+            self.seconds = time.perf_counter() - self._began
 
     def check_steps(self) -> None:
         """Check that the steps since the last call are finite; on a GPU, wait for them.
@@ -189,7 +168,7 @@ class Trainer(Stepper):
         self.losses.clear()
         return mean
 
-    def _check_weights(self) -> None:
+    def check_weights(self) -> None:
         """Raise NotFinite if a weight or a moment is not finite: no such state is ever saved."""
         tensors = [
             tensor
@@ -210,8 +189,15 @@ class Trainer(Stepper):
     def _small_grid(self) -> SmallGrid:
         return SmallGrid.of(self.config)
 
-    def _metrics_line(self, loss: float, tokens: int, seconds: float) -> Line:
-        """Return a line of metrics, `tokens` and `seconds` after the last, evaluated if due."""
+    @cached_property
+    def _scorer(self) -> Runner:
+        return self.runner.on(self.hardware.for_scoring)
+
+    def _metrics_line(self) -> Line:
+        """Return a line of metrics, with what is measured every `evaluate_every` steps."""
+        loss = self._mean_loss()
+        self.read_clock()
+        tokens, seconds = self.tokens - self._last_line[1], self.seconds - self._last_line[0]
         line: Line = {
             "step": self.step,
             "loss": loss,
@@ -222,13 +208,12 @@ class Trainer(Stepper):
             "seconds": self.seconds,
             "exact_match": None,
         }
-        due = self.step % self.evaluate_every == 0 or self.step == self.schedule.steps
+        due = self.step % self.evaluate_every == 0 or self.done
         if due and self.processes.first:
-            hardware = self.hardware.for_scoring
             line["exact_match"] = self.held_out_exact_match()
             if self.curves:
-                line["small_grid"] = self._small_grid.exact_match(self.decoder, hardware)
-            state = state_measures(self.decoder, *self.held_out(STATE_PROBLEMS), hardware)
+                line["small_grid"] = self._small_grid.exact_match(self._scorer)
+            state = state_measures(self._scorer, *self.held_out(STATE_PROBLEMS))
             if state:
                 line["state"] = state
         return line | ({"skipped": self.skipped} if self.skipped else {})
@@ -243,9 +228,8 @@ class Trainer(Stepper):
 
     def held_out_exact_match(self) -> float:
         """Return the share of exact answers among held-out problems of the trained lengths."""
-        problems, keys = self.held_out(HELD_OUT_PROBLEMS)
-        hardware = self.hardware.for_scoring
-        return float(score(self.decoder.eval(), problems, keys, hardware).exact.mean())
+        self.decoder.eval()
+        return float(score(self._scorer, *self.held_out(HELD_OUT_PROBLEMS)).exact.mean())
 
     def _moments(self, parameter: Tensor) -> tuple[Tensor, Tensor]:
         """Return Adam's moments of a parameter; zeros before the first step."""
@@ -267,7 +251,7 @@ class Trainer(Stepper):
     def state(self) -> tuple[dict[str, Tensor], dict[str, Any]]:
         """Return the tensors and facts from which `restore` continues exactly. Raises NotFinite."""
         self.check_steps()
-        self._check_weights()
+        self.check_weights()
         tensors = {f"model/{name}": value for name, value in self.decoder.state_dict().items()}
         for name, parameter in trained_parameters(self.decoder).items():
             tensors[f"exp_avg/{name}"], tensors[f"exp_avg_sq/{name}"] = self._moments(parameter)

@@ -20,6 +20,7 @@ from tape_arith.arith.runs.config import Config
 from tape_arith.arith.training.batches import Batches
 from tape_arith.arith.training.trainer import Trainer
 from tape_arith.models.hardware import Hardware
+from tape_arith.models.runner import Runner
 
 CPU = Hardware("cpu", torch.float32)
 
@@ -84,7 +85,7 @@ def test_one_padded_batch_is_the_same_training() -> None:
     config = tiny()
     decoder = decoder_for(config, parse("rope"), seed=0)
     loss = float(peers._on_one_batch(config, CPU).train(0))  # type: ignore[arg-type]
-    trainer = Trainer(decoder, config.bucket(0), config, CPU)
+    trainer = Trainer(Runner(decoder, CPU), config.bucket(0), config)
     assert loss == pytest.approx(float(trainer.train_step()[0]), rel=1e-5)
 
 

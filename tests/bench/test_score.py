@@ -22,6 +22,7 @@ from tape_arith.arith.runs.folder import RunFolder
 from tape_arith.arith.scoring.score import score
 from tape_arith.arith.tasks.task import Problems, concatenate
 from tape_arith.models.decoder import Decoder
+from tape_arith.models.runner import Runner
 from tests.helpers.small_training import cpu, perturbed, small
 from tests.helpers.tiny_runs import call, contents, done, settings
 from tests.scoring.test_score import greedy, with_answers
@@ -63,9 +64,9 @@ def test_a_run_is_scored_with_its_weights_and_left_as_it_was(
     decoders: list[Decoder] = []
     compare = stage._compare
 
-    def keep(label: str, decoder: Decoder, *arguments: Any) -> Iterator[Result]:
-        decoders.append(decoder)
-        return compare(label, decoder, *arguments)
+    def keep(label: str, runner: Runner, *arguments: Any) -> Iterator[Result]:
+        decoders.append(runner.decoder)
+        return compare(label, runner, *arguments)
 
     monkeypatch.setattr(stage, "_compare", keep)
     lines = list(measure(Options(seconds=0, run=run, lengths=(3,))))
@@ -106,10 +107,11 @@ def test_the_yardstick_finds_what_one_pass_finds(name: str, task: dict[str, Any]
     assert all(len(set(problems.prompt_lengths)) == 1 for problems, _ in samples)
     problems = concatenate([problems for problems, _ in samples])
     keys = np.concatenate([keys for _, keys in samples])
-    by_pass = score(decoder, problems, keys, cpu()).exact
+    runner = Runner(decoder, cpu())
+    by_pass = score(runner, problems, keys).exact
     cells = [pad(*sample, np.arange(len(sample[1]))) for sample in samples]
-    by_loop = np.concatenate(_decode_cells(decoder, cells, cpu()))
+    by_loop = np.concatenate(_decode_cells(runner, cells))
     assert np.array_equal(by_loop, by_pass)
     assert 0 < by_loop.sum() < len(by_loop)
-    threads = np.concatenate(_decode_cells(decoder, cells, cpu(threads=2)))
+    threads = np.concatenate(_decode_cells(Runner(decoder, cpu(threads=2)), cells))
     assert np.array_equal(threads, by_loop)

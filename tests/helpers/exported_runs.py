@@ -18,6 +18,7 @@ from tape_arith.arith.scoring.session import empty_grid
 from tape_arith.arith.tasks.families.tokens import EOS
 from tape_arith.models.decoder import Decoder
 from tape_arith.models.hardware import Hardware
+from tape_arith.models.runner import Runner
 from tape_arith.models.sequences import Sequences
 from tests.helpers.small_training import perturbed, small
 
@@ -69,7 +70,7 @@ def scored(folder: RunFolder, decoder: Decoder) -> None:
     """Write the grid of a run."""
     record, bucket = folder.record(), problems(folder.record().config)
     empty = empty_grid(record, bucket, record.config.problems_per_cell)
-    grid = score_grid(decoder, bucket, empty, FLOAT32, save=lambda grid: None)
+    grid = score_grid(Runner(decoder, FLOAT32), bucket, empty, save=lambda grid: None)
     grid.save(folder.grid_file())
 
 

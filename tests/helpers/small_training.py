@@ -23,6 +23,7 @@ from tape_arith.arith.training.session import train_run
 from tape_arith.arith.training.trainer import Trainer
 from tape_arith.models.decoder import Decoder
 from tape_arith.models.hardware import Hardware
+from tape_arith.models.runner import Runner
 
 # Weights, and lines of metrics without what a clock says.
 Outcome = tuple[dict[str, Tensor], list[dict[str, Any]]]
@@ -73,10 +74,9 @@ def trainer(
     """Make a trainer as a run does."""
     bucket = Bucket(config.task, config.trained_digits, seed, "train")
     return Trainer(
-        decoder_for(config, parse(name), seed),
+        Runner(decoder_for(config, parse(name), seed), hardware or cpu()),
         bucket,
         config,
-        hardware or cpu(),
         source=source,
         schedule=schedule,
     )
@@ -91,7 +91,11 @@ def train(
 ) -> Trainer:
     """Train to the end of the schedule, logging and evaluating more often than a run."""
     vars(trainer).update(log_every=log_every, evaluate_every=evaluate_every)
-    assert trainer.run(never, log=log)
+    while not trainer.done:
+        line = trainer.advance()
+        if line is not None:
+            log(line)
+    trainer.check_weights()
     return trainer
 
 

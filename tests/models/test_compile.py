@@ -13,14 +13,13 @@ from torch._dynamo.utils import counters
 
 from tape_arith.arith.data.rows import pack
 from tape_arith.arith.runs.config import Config
-from tape_arith.arith.scoring.score import logits_of_answers, score
-from tape_arith.models import build
+from tape_arith.arith.scoring.score import answer_logits, score
+from tape_arith.models import compiling
 from tape_arith.models.attention import Eager
-from tape_arith.models.compiling import ISOLATES, MOST_GRAPHS, compile_blocks, compile_state_changed
+from tape_arith.models.compiling import ISOLATES, MOST_GRAPHS, CompiledBlocks
 from tape_arith.models.hardware import Hardware
 from tests.helpers.small_training import (
     assert_same_bits,
-    cpu,
     perturbed,
     small,
     train,
@@ -64,7 +63,7 @@ def test_compiled_blocks(
     """Traced as for a GPU, packed if the encoding can be; or with generated code, as on a CPU."""
     if packs:
         monkeypatch.setattr(Eager, "packs", True)
-        monkeypatch.setattr(build, "CPU_OPTIONS", {"backend": "aot_eager"})
+        monkeypatch.setattr(compiling, "CPU_OPTIONS", {"backend": "aot_eager"})
     plain, compiled = trainer(config, name), trainer(config, name, hardware=COMPILED)
     perturbed(plain.decoder)
     perturbed(compiled.decoder)
@@ -78,12 +77,13 @@ def test_compiled_blocks(
     assert compiled.held_out_exact_match() == plain.held_out_exact_match()
     for one in (plain, compiled):
         one.train_step()
-    assert compiled.decoder.compiled and set(compiled.decoder.state_dict()) == weights
+    assert compiled.runner.compiled and set(compiled.decoder.state_dict()) == weights
     assert counters["stats"]["unique_graphs"] == graphs  # held-out problems are not compiled for
     problems = plain.held_out(64)
+    for one in (plain, compiled):
+        one.decoder.eval()
     expected_correct, correct = (
-        score(one.decoder.eval(), *problems, hardware).num_correct
-        for one, hardware in ((plain, cpu()), (compiled, COMPILED))
+        score(one.runner, *problems).num_correct for one in (plain, compiled)
     )
     assert np.array_equal(correct, expected_correct)
     # Graphs that blocks share: the limit is far.
@@ -121,27 +121,37 @@ def test_the_number_of_threads_changes_no_bit_of_compiled_blocks(one_thread: Non
 def test_how_many_are_scored_is_no_part_of_a_graph(monkeypatch: pytest.MonkeyPatch) -> None:
     """Nor how many sequences a pack has: both are others in every group, from the second one on."""
     monkeypatch.setattr(Eager, "packs", True)
-    one = trainer(CONFIG, "rope")
-    compile_blocks(one.decoder.eval(), backend="eager")
+    monkeypatch.setattr(compiling, "CPU_OPTIONS", {"backend": "eager"})
+    one, plain = trainer(CONFIG, "rope", hardware=COMPILED), trainer(CONFIG, "rope")
+    for each in (one, plain):
+        each.decoder.eval()
     problems, keys = one.batches.problems(0)
     made = []
     for rows in (3, 24):
         group = pack(problems, keys, np.arange(rows), capacity=400, longest=20)
-        expected = logits_of_answers(trainer(CONFIG, "rope").decoder.eval(), group, "cpu")
-        torch.testing.assert_close(logits_of_answers(one.decoder, group, "cpu"), expected)
+        expected = answer_logits(plain.runner, group)
+        torch.testing.assert_close(answer_logits(one.runner, group), expected)
         made.append(counters["stats"]["unique_graphs"])
     assert made[0] == made[1] >= 2
 
 
 def test_when_graphs_may_be_missing() -> None:
     decoder = trainer(CONFIG, "rope").decoder
-    assert not compile_state_changed(decoder, torch.float32)  # nothing is compiled
-    compile_blocks(decoder.train(), backend="eager")
-    changes = [compile_state_changed(decoder, dtype) for dtype in (torch.float32, torch.float32)]
-    changes += [
-        compile_state_changed(decoder, torch.bfloat16),
-        compile_state_changed(decoder.eval(), torch.bfloat16),
-    ]
-    assert changes == [True, False, True, True]
-    compile_blocks(trainer(CONFIG, "rope").decoder, backend="eager")  # whose graphs take its place
-    assert [compile_state_changed(decoder, torch.bfloat16) for _ in range(2)] == [True, False]
+    blocks = CompiledBlocks(decoder, backend="eager")
+    uses = [(True, torch.float32), (True, torch.float32), (True, torch.bfloat16)]
+    uses += [(False, torch.bfloat16)]
+    assert [blocks.may_lack_graphs(*use) for use in uses] == [True, False, True, True]
+    CompiledBlocks(trainer(CONFIG, "rope").decoder, backend="eager")  # whose graphs take its place
+    assert [blocks.may_lack_graphs(*uses[-1]) for _ in range(2)] == [True, False]
+
+
+def test_runners_of_one_decoder_share_its_weights_and_compiled_blocks(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(compiling, "CPU_OPTIONS", {"backend": "eager"})
+    one = trainer(CONFIG, "rope", hardware=COMPILED)
+    low = one.runner.on(replace(COMPILED, dtype=torch.bfloat16))
+    plain = low.on(low.hardware.for_scoring)
+    assert low.compiled is one.runner.compiled is not None and plain.compiled is None
+    assert low.decoder is plain.decoder is one.decoder
+    assert (low.hardware.dtype_name, plain.hardware.attention) == ("bfloat16", "eager")

@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from tape_arith.models import hardware
-from tape_arith.models.hardware import Hardware, detect
+from tape_arith.models.hardware import Hardware, configure_process, detect
 
 
 @pytest.fixture(autouse=True)
@@ -56,8 +56,31 @@ def test_a_cpu_gives_its_threads_to_map(threads: int, monkeypatch: pytest.Monkey
     monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
     hardware.cpu_threads.cache_clear()
     torch.set_num_threads(threads)
+    assert detect().threads == torch.get_num_threads() == threads  # looking changes nothing
     for _ in range(2):  # the second time torch itself has one thread
+        configure_process()
         assert detect().threads == threads and torch.get_num_threads() == 1
+
+
+def test_a_process_is_told_its_threads() -> None:
+    hardware.cpu_threads.cache_clear()
+    configure_process(5)
+    assert detect().threads == 5 and torch.get_num_threads() == 1
+
+
+@pytest.mark.parametrize(
+    ("device", "choice", "compiled"),
+    [("cpu", None, False), ("cuda", None, True), ("cpu", True, True), ("cuda", False, False)],
+)
+def test_blocks_are_compiled_on_a_gpu_or_by_request(
+    device: str, choice: bool | None, compiled: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: device == "cuda")
+    monkeypatch.setattr(torch.cuda, "is_bf16_supported", lambda including_emulation=True: True)
+    detected = detect(compiled=choice)
+    assert detected.compiled == compiled
+    # Scoring takes less time on a CPU than compiling.
+    assert detected.for_scoring.compiled == (compiled and device == "cuda")
 
 
 @pytest.mark.parametrize("device", ["cpu", "cuda"])

@@ -116,7 +116,7 @@ def test_packed_sequences_show_rows(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_a_state_is_watched_under_every_backend() -> None:
     decoder, seqs = contract.decoder_for("rope"), contract.example_batch()
-    decoder.attend_with(SDPA())
+    seqs = replace(seqs, attention=SDPA())
     events: list[tuple[int, str]] = []
     with torch.no_grad():
         decoder(replace(seqs, watch=lambda layer, kind, _: events.append((layer, kind))))

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from tape_arith.arith.training.checkpoints import Checkpoints
 from tape_arith.arith.training.trainer import Trainer
 from tests.helpers.child_processes import COMMAND_LINE
 from tests.helpers.stored_results import assert_whole, results
@@ -39,7 +40,7 @@ def scored(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(autouse=True)
 def saved_often(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(Trainer, "save_every", 2)
+    monkeypatch.setattr(Checkpoints, "save_every", 2)
     monkeypatch.setattr(Trainer, "log_every", 1)
 
 

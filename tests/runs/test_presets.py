@@ -12,7 +12,13 @@ from tape_arith.arith.decoders.weights import trained_decoder
 from tape_arith.arith.grids.grid import Grid
 from tape_arith.arith.registry.locate import known_names
 from tape_arith.arith.runs.folder import existing_run
-from tape_arith.arith.runs.preset import PRESETS_FOLDER, changed_settings, load_preset, presets
+from tape_arith.arith.runs.preset import (
+    PRESETS_FOLDER,
+    asks_to_compile,
+    changed_settings,
+    load_preset,
+    presets,
+)
 from tests.helpers.tiny_runs import SETTINGS, contents, done, refused, settings
 
 MINE = "# As small as can be.\n" + "\n".join(
@@ -122,6 +128,10 @@ def test_a_preset_on_another(mine: Path) -> None:
     mine.write_text('# Longer.\nbase = "mini"\nsteps = 1_500\n')
     mini = load_preset("mini")
     assert load_preset("mine") == replace(mini, steps=1_500)
+    mine.write_text('base = "mini-long"\n')
+    assert asks_to_compile("mine") and not asks_to_compile("mini")
+    mine.write_text('base = "mini-long"\ncompile = "often"\n')
+    assert "mine.toml: compile is true or false" in refused("list", "mine", code=1)
     mine.write_text('base = "mine"\n')
     assert "its base leads back to itself" in refused("list", "mine", code=1)
 
@@ -133,7 +143,7 @@ def test_variants_of_the_decoder_reach_grids_and_captions(here: Path) -> None:
     (file,) = here.glob("runs/**/run.json")
     folder = existing_run(file.parent)
     run = folder.record()
-    decoder, _ = trained_decoder(folder, run.name, run)
+    decoder = trained_decoder(folder, run.name, run)
     for config in (decoder.config, run.config):
         assert (config.norm, config.loops, config.input_injection) == ("deepnorm", 2, True)
     assert decoder.pe.setting.loops == 2

@@ -15,7 +15,8 @@ from tape_arith.arith.runs.folder import RunFolder
 from tape_arith.arith.scoring.answer import Answer, answer
 from tape_arith.arith.scoring.score import answer_logits
 from tape_arith.arith.tasks.load import load_task
-from tape_arith.models.build import prepare
+from tape_arith.models.runner import Runner
+from tests.helpers.small_training import cpu
 from tests.helpers.tiny_runs import done, refused, settings
 from tests.scoring.test_score import with_answers
 
@@ -32,13 +33,12 @@ def test_answers_are_those_of_one_forward(trained: Path, encoding: str, written:
     told = answer(folder, written, parse_extrapolation(way) if way else None)
     record = folder.record()
     name = parse(encoding + (f"+{way}" if way else ""))
-    decoder, hardware = trained_decoder(folder, name, record)
+    runner = Runner(trained_decoder(folder, name, record).eval(), cpu())
     problem = load_task("addition").parse(written)
     ids = [SYMBOLS[token] for token in told.tokens]
     forced = with_answers(problem, [ids])
-    exact = hardware.in_float32()
     rows = pad(forced, torch.zeros(1, dtype=torch.int64).numpy(), torch.zeros(1).long().numpy())
-    shares = answer_logits(prepare(decoder, exact).eval(), rows, exact).softmax(-1)
+    shares = answer_logits(runner, rows).detach().softmax(-1)
     assert shares.argmax(-1).tolist() == ids
     torch.testing.assert_close(shares.amax(-1), torch.tensor(told.probabilities))
     a, b = map(int, written.split("+"))

@@ -17,6 +17,7 @@ from tape_arith.arith.tasks.families.tokens import EOS
 from tape_arith.arith.tasks.load import load_task
 from tape_arith.arith.tasks.task import Problems
 from tape_arith.models.decoder import Decoder
+from tape_arith.models.runner import Runner
 from tape_arith.models.sequences import Sequences
 from tests.helpers.small_training import cpu, small
 from tests.scoring.test_score import with_answers
@@ -54,14 +55,15 @@ def test_greedy_answers(name: str, task: str, monkeypatch: pytest.MonkeyPatch) -
     decoder, bucket = random_decoder(name, task), replace(CONFIG, task=task).evaluation_bucket()
     problems, keys = bucket.problems(0, 24), bucket.keys(0, 24)
     monkeypatch.setitem(TOKENS_A_BATCH, "cpu", 10 * int(problems.final_lengths.max()))
-    answers = greedy_answers(decoder, problems, keys, cpu())
+    runner = Runner(decoder, cpu())
+    answers = greedy_answers(runner, problems, keys)
     assert answers == one_by_one(decoder, problems, keys)
     lengths = {len(answer) for answer in answers}
     assert len(lengths) > 1 and len({tuple(answer) for answer in answers}) > 2
     # One pass finds these answers exact, and no others.
-    assert score(decoder, with_answers(problems, answers), keys, cpu()).exact.all()
+    assert score(runner, with_answers(problems, answers), keys).exact.all()
     altered = [[*answer[:-1], int(answer[-1] == 0)] for answer in answers]
-    assert not score(decoder, with_answers(problems, altered), keys, cpu()).exact.any()
+    assert not score(runner, with_answers(problems, altered), keys).exact.any()
 
 
 def test_final_answers_count_whatever_the_steps_are(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -71,7 +73,7 @@ def test_final_answers_count_whatever_the_steps_are(monkeypatch: pytest.MonkeyPa
     task = load_task(config.task)
     step = task.vocabulary.token(">")
 
-    def spoiled(decoder: object, problems: Problems, *rest: object) -> list[list[int]]:
+    def spoiled(runner: object, problems: Problems, keys: object) -> list[list[int]]:
         answers = []
         firsts = problems.starts + problems.prompt_lengths
         lasts = problems.starts + problems.lengths
@@ -88,7 +90,8 @@ def test_final_answers_count_whatever_the_steps_are(monkeypatch: pytest.MonkeyPa
 
     monkeypatch.setattr(greedy, "greedy_answers", spoiled)
     axes = scored_axes(trained, bucket)
-    shares = final_answer_shares(random_decoder("nope", "addition"), bucket, axes, 120, cpu())
+    runner = Runner(random_decoder("nope", "addition"), cpu())
+    shares = final_answer_shares(runner, bucket, axes, 120)
     lengths = bucket.axis_lengths(0, 120)
     inside = int((lengths <= np.array([2, 2])).all(axis=1).sum())
     for region, count in (("in", inside), ("out_of", 120 - inside)):

@@ -35,6 +35,7 @@ from tape_arith.arith.tasks.families.tokens import EOS, Vocabulary
 from tape_arith.arith.tasks.task import Problems, take
 from tape_arith.models.decoder import Decoder
 from tape_arith.models.hardware import Hardware
+from tape_arith.models.runner import Runner
 from tape_arith.models.sequences import Sequences
 from tests.helpers.made_grids import BUDGET
 from tests.helpers.small_training import cpu, perturbed, small, train, trainer
@@ -51,6 +52,7 @@ ONE_DIGIT = small(trained_digits=1, tested_digits=2, hidden_size=32, mlp_size=32
 ONE_DIGIT = replace(ONE_DIGIT, batch_size=64, steps=80, learning_rate=0.01)
 FLOAT32, BFLOAT16 = cpu(), cpu(torch.bfloat16)
 Keys = NDArray[np.int64]
+Close = tuple[Decoder, Problems, Keys]
 
 
 def varied(name: str) -> Decoder:
@@ -66,17 +68,19 @@ def test_logits_of_answers_are_those_of_all_tokens_there(
     decoder, positions = varied("tape"), []
     forward = Decoder.forward
 
-    def watched(self: Decoder, seqs: Sequences, at: Tensor | None = None) -> Tensor:
+    def watched(
+        self: Decoder, seqs: Sequences, at: Tensor | None = None, blocks: Any = None
+    ) -> Tensor:
         positions.append(at)
-        return forward(self, seqs, at)
+        return forward(self, seqs, at, blocks)
 
     group = pad(*problems_of(0, rows), np.arange(rows))
     everything = decoder(module.sequences(group, "cpu"))
     monkeypatch.setattr(Decoder, "forward", watched)
-    logits = answer_logits(decoder, group, FLOAT32)
+    logits = answer_logits(Runner(decoder, FLOAT32), group)
     assert torch.allclose(logits, everything[torch.from_numpy(group.is_answer)], atol=1e-12)
     (at,) = positions
-    assert at is not None and len(at) % module.ANSWERS == 0 and not logits.requires_grad
+    assert at is not None and len(at) % module.ANSWERS == 0
 
 
 def last_logits(decoder: Decoder, tokens: list[int], final_length: int, key: int) -> Tensor:
@@ -163,7 +167,8 @@ def test_what_it_decodes_is_exact_and_nothing_else(name: str) -> None:
     answers = greedy(decoder, problems, keys)
     assert len({token for answer in answers for token in answer}) > 3, "too dull a decoder"
     own = with_answers(problems, answers)
-    outcome = score(decoder, own, keys, FLOAT32)
+    runner = Runner(decoder, FLOAT32)
+    outcome = score(runner, own, keys)
     assert outcome.exact.all() and (outcome.margin > 0).all()
     assert outcome.num_correct.tolist() == outcome.answer_tokens.tolist() == list(map(len, answers))
     assert_outcome(outcome, looped(decoder, own, keys))
@@ -175,7 +180,7 @@ def test_what_it_decodes_is_exact_and_nothing_else(name: str) -> None:
         for answer, at in zip(altered, changed, strict=True):
             answer[at] = (answer[at] + 1 + place) % len(Vocabulary())
         wrong = with_answers(problems, altered)
-        outcome = score(decoder, wrong, keys, FLOAT32)
+        outcome = score(runner, wrong, keys)
         assert not outcome.exact.any() and (outcome.margin < 0).all()
         assert outcome.first_wrong.tolist() == changed
         assert (outcome.num_correct >= outcome.first_wrong).all()
@@ -196,7 +201,7 @@ def test_held_out_exact_match_is_their_mean(
 ) -> None:
     monkeypatch.setattr("tape_arith.arith.training.trainer.HELD_OUT_PROBLEMS", 60)
     trainer_of_trained = trainer(ONE_DIGIT)
-    trainer_of_trained.decoder = trained
+    trainer_of_trained.decoder.load_state_dict(trained.state_dict())
     held_out = Bucket("addition", 1, 0, "held-out")
     problems, keys = held_out.problems(0, 60), held_out.keys(0, 60)
     answers = greedy(trained, problems, keys)
@@ -215,14 +220,14 @@ def test_order_batches_and_threads_change_nothing(
     for row in range(0, 24, 3):
         answers[row][-1] = 4 if answers[row][-1] != 4 else 5
     problems = with_answers(problems, answers)
-    expected = score(decoder, problems, keys, FLOAT32)
+    expected = score(Runner(decoder, FLOAT32), problems, keys)
     assert expected.exact.sum() == 16
     order = np.random.Generator(np.random.Philox(3)).permutation(24)
     shuffled = take(problems, order)
     for tokens in (8_192, 100, 1):
         monkeypatch.setitem(module.TOKENS_A_BATCH, "cpu", tokens)
         for hardware in (FLOAT32, cpu(threads=2)):
-            outcome = score(decoder, shuffled, keys[order], hardware)
+            outcome = score(Runner(decoder, hardware), shuffled, keys[order])
             for got, field in zip(astuple(outcome)[:3], astuple(expected)[:3], strict=True):
                 assert np.array_equal(got, field[order])
             assert outcome.margin == pytest.approx(expected.margin[order], abs=1e-12)
@@ -232,7 +237,7 @@ def test_order_batches_and_threads_change_nothing(
 
 
 @pytest.fixture(scope="module")
-def close() -> tuple[Decoder, Problems, Keys]:
+def close() -> Close:
     """A decoder with two nearly equal tokens for every one, and its answers of one token in
     float32."""
     torch.set_num_threads(1)
@@ -248,21 +253,26 @@ def close() -> tuple[Decoder, Problems, Keys]:
     return decoder, with_answers(problems, firsts), keys
 
 
-Close = tuple[Decoder, Problems, Keys]
+def in_bfloat16(close: Close) -> tuple[Runner, Problems, Keys]:
+    return Runner(close[0], BFLOAT16), *close[1:]
+
+
+def in_float32(close: Close) -> tuple[Runner, Problems, Keys]:
+    return Runner(close[0], FLOAT32), *close[1:]
 
 
 def test_where_rounding_could_decide_float32_does(close: Close) -> None:
-    low = score(*close, BFLOAT16)
+    low = score(*in_bfloat16(close))
     assert 0 < (~low.exact).sum() < 200, "bfloat16 must go wrong for this to mean anything"
-    threshold = low_precision_threshold(*close, BFLOAT16)
-    again = score(*close, BFLOAT16, threshold)
+    threshold = low_precision_threshold(*in_bfloat16(close))
+    again = score(*in_bfloat16(close), threshold)
     assert again.exact.all() and (again.num_correct == 1).all() and (again.margin > 0).all()
 
 
 def test_only_close_rows_are_scored_again(close: Close) -> None:
-    low, high = score(*close, BFLOAT16), score(*close, FLOAT32)
+    low, high = score(*in_bfloat16(close)), score(*in_float32(close))
     threshold = float(np.median(np.abs(low.margin)))
-    mixed = score(*close, BFLOAT16, threshold)
+    mixed = score(*in_bfloat16(close), threshold)
     near = np.abs(low.margin) < threshold
     assert near.sum() == 200
     assert np.array_equal(mixed.margin[~near], low.margin[~near])
@@ -273,7 +283,7 @@ def test_only_close_rows_are_scored_again(close: Close) -> None:
 
 def test_the_threshold_is_twice_the_largest_difference(close: Close) -> None:
     decoder, problems, keys = close
-    assert low_precision_threshold(decoder, problems, keys, FLOAT32) == 0.0
+    assert low_precision_threshold(*in_float32(close)) == 0.0
     differences = []
     for rows in groups_of_tokens(problems, keys, module.TOKENS_A_BATCH["cpu"]):
         scored = torch.from_numpy(rows.is_answer)
@@ -283,7 +293,7 @@ def test_the_threshold_is_twice_the_largest_difference(close: Close) -> None:
             with torch.autocast("cpu", torch.bfloat16):
                 low = decoder(seqs)[scored]
         differences.append(float((low - high).abs().max()))
-    threshold = low_precision_threshold(decoder, problems, keys, BFLOAT16)
+    threshold = low_precision_threshold(*in_bfloat16(close))
     assert threshold == pytest.approx(2 * max(differences), rel=1e-3)
     assert threshold > 0
 
@@ -295,14 +305,14 @@ def test_only_finite_logits_answer(
 ) -> None:
     """Every right token has the logit `value` and the last of the vocabulary has `other`."""
 
-    def logits(decoder: object, rows: Rows, hardware: object) -> Tensor:
+    def logits(runner: object, rows: Rows) -> Tensor:
         right = F.one_hot(torch.from_numpy(rows.targets[rows.is_answer]), len(Vocabulary())).bool()
         result = torch.zeros(right.shape).masked_fill(right, value)
         result[:, -1] = other
         return result
 
     monkeypatch.setattr(module, "answer_logits", logits)
-    outcome = score(varied("nope"), *problems_of(0, 6), FLOAT32)
+    outcome = score(Runner(varied("nope"), FLOAT32), *problems_of(0, 6))
     assert outcome.exact.tolist() == [value == 1.0 and other == 0.0] * 6
 
 
@@ -325,7 +335,9 @@ def empty() -> Grid:
 
 def scored(decoder: Decoder, hardware: Hardware = FLOAT32, **options: Any) -> Grid:
     options = {"save": lambda grid: None, **options}
-    return score_grid(decoder, GRID_BUCKET, options.pop("grid", empty()), hardware, **options)
+    return score_grid(
+        Runner(decoder, hardware), GRID_BUCKET, options.pop("grid", empty()), **options
+    )
 
 
 def test_the_grid_counts_what_is_decoded(trained: Decoder) -> None:

@@ -21,6 +21,8 @@ from tape_arith.arith.registry.names import parse, parse_list
 from tape_arith.arith.runs.folder import RunFolder, find_grids
 from tape_arith.arith.scoring.score import score
 from tape_arith.arith.tasks.load import load_task
+from tape_arith.models.hardware import detect
+from tape_arith.models.runner import Runner
 from tests.helpers.tiny_runs import contents, done, refused, untouched
 
 ROPE = Path("runs/mini/rope/seed-0")
@@ -66,8 +68,8 @@ def test_a_grid_beside_the_usual_one(comparison: Path) -> None:
 
     problems = bucket.problems(0, 27)
     folder = RunFolder(ROPE)
-    decoder, hardware = trained_decoder(folder, parse("rope"), folder.record())
-    outcome = score(decoder.eval(), problems, bucket.keys(0, 27), hardware)
+    decoder = trained_decoder(folder, parse("rope"), folder.record()).eval()
+    outcome = score(Runner(decoder, detect()), problems, bucket.keys(0, 27))
     right, total = np.zeros((3, 3)), np.zeros((3, 3))
     for (i, j), share in zip(
         problems.axis_lengths - 1, outcome.num_correct / outcome.answer_tokens, strict=True

@@ -26,6 +26,7 @@ from tape_arith.arith.tasks.families.tokens import DIGIT_ZERO, EOS, SYMBOLS, Voc
 from tape_arith.arith.tasks.load import load_task
 from tape_arith.arith.tasks.task import Problems
 from tape_arith.models.decoder import Decoder
+from tape_arith.models.runner import Runner
 from tests.helpers.exported_runs import greedy
 from tests.helpers.figures import assert_nothing_is_cut_off, words
 from tests.helpers.small_training import cpu, small
@@ -124,7 +125,7 @@ def test_answers_to_an_evaluation_set(
     problems = bucket.problems(0, COUNT)
     expected = count_by_loops(problems, decoded(decoder, bucket, problems))
     monkeypatch.setattr(module, "ROWS_A_CHUNK", 40)
-    assert as_counter(count_first_errors(decoder, bucket, COUNT, AXES, cpu())) == expected
+    assert as_counter(count_first_errors(Runner(decoder, cpu()), bucket, COUNT, AXES)) == expected
     _, chains, kinds, _ = map(set, zip(*expected, strict=True))
     assert len(kinds) >= 4 and len(chains) >= 2
 
@@ -148,7 +149,7 @@ def test_every_kind_of_error(decoder: Decoder) -> None:
     changed_problems = problems._replace(
         tokens=np.concatenate(rows).astype(np.uint8), lengths=np.array([len(row) for row in rows])
     )
-    outcome = score(decoder, changed_problems, keys, cpu())
+    outcome = score(Runner(decoder, cpu()), changed_problems, keys)
     chains = load_task("addition").carry_chains(BUCKET.drawn(0, COUNT))
     assert chains is not None
     counted = first_errors(changed_problems, chains, outcome, AXES)
@@ -160,7 +161,7 @@ def test_logits_that_overflow_say_no_digit() -> None:
     decoder = decoder_for(CONFIG, parse("rope"), 0).eval()
     with torch.no_grad():
         decoder.head.weight[DIGIT_ZERO + 5].fill_(float("nan"))  # which argmax takes for the most
-    rows = count_first_errors(decoder, BUCKET, 20, AXES, cpu())
+    rows = count_first_errors(Runner(decoder, cpu()), BUCKET, 20, AXES)
     assert set(rows.error) == {"no_digit"} and rows.problems.sum() == 20
 
 

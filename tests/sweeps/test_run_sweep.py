@@ -10,7 +10,7 @@ import pytest
 
 from tape_arith.arith import lock
 from tape_arith.arith.compare.labels import display_names
-from tape_arith.arith.decoders.cost import training_flops_a_token, training_tokens
+from tape_arith.arith.decoders.cost import training_flops, training_flops_a_token, training_tokens
 from tape_arith.arith.grids.grid import Grid
 from tape_arith.arith.registry.names import parse
 from tape_arith.arith.runs.folder import RunFolder
@@ -22,7 +22,6 @@ from tape_arith.arith.sweeps import slots as slot_choice
 from tape_arith.arith.sweeps.jobs import plan
 from tape_arith.arith.sweeps.run_sweep import choices, scored_grids
 from tape_arith.arith.sweeps.sweep import load_sweep
-from tape_arith.arith.training import compiling
 from tests.helpers.child_processes import processes, start, wait, wait_until
 from tests.helpers.made_grids import interrupt
 from tests.helpers.sweeps import jobs_of, kept, sweep_file
@@ -80,16 +79,11 @@ def test_a_dry_run_writes_nothing(here: Path) -> None:
     assert jobs["train/mine/mini/tape/seed-0"]["flops"] > train["flops"]
 
 
-def test_an_estimate_says_that_jobs_compile_and_the_timed_steps_did_not(
-    here: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(compiling, "MEASURED_FROM", 0)
-    monkeypatch.setattr(estimate, "why_not_compilable", lambda: None)
-    dry_run, words = ("sweep", sweep_file("rope"), "--dry-run"), "were timed without compiling"
-    assert words in done(*dry_run).out
-    assert words not in done(*dry_run, "--no-compile").out
-    monkeypatch.setattr(estimate, "why_not_compilable", lambda: "needs a C++ compiler")
-    assert words not in done(*dry_run).out
+def test_a_large_step_is_cut_to_be_timed() -> None:
+    paper = load_preset("paper-20")
+    cut, share = estimate.timed_config(paper, training_flops(paper) / paper.steps)
+    assert cut == replace(paper, batch_size=round(share * paper.batch_size))
+    assert training_flops(cut) / cut.steps < 1.2e11
 
 
 def test_the_price_of_the_paper_s_model(here: Path) -> None:

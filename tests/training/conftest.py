@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 import torch
 
-from tape_arith.arith.decoders import build
 from tape_arith.arith.runs.folder import RunFolder
 from tape_arith.arith.training import session, trainer
+from tape_arith.arith.training.checkpoints import Checkpoints
 from tape_arith.arith.training.trainer import Line, Trainer
 from tape_arith.models.hardware import Hardware
 from tests.helpers import small_training as small
@@ -28,9 +28,8 @@ def saved_often() -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(Trainer, "log_every", 5)
         patch.setattr(Trainer, "evaluate_every", 10)
-        patch.setattr(Trainer, "save_every", 10)
-        for module in (build, session):
-            patch.setattr(module, "detect", lambda *choice: Hardware("cpu", torch.float32))
+        patch.setattr(Checkpoints, "save_every", 10)
+        patch.setattr(session, "detect", lambda *choice: Hardware("cpu", torch.float32))
         patch.setattr(trainer, "HELD_OUT_PROBLEMS", HELD_OUT_PROBLEMS)
         yield
 

@@ -20,6 +20,7 @@ from tape_arith.arith.training.step import summed_loss
 from tape_arith.arith.training.trainer import Trainer
 from tape_arith.models.build import extrapolate
 from tape_arith.models.hardware import Hardware
+from tape_arith.models.runner import Runner
 from tests.helpers.small_decoders import NUMBERINGS
 from tests.helpers.small_training import small, trainer
 
@@ -35,7 +36,7 @@ EXTRAPOLATED = [
     for way in [*known_names("extrapolation"), "pi:scale=static", "yarn:scale=static"]
     for name in (RANDOMIZED if way in NUMBERINGS else ROTARY)
 ]
-META = Hardware("meta", torch.float32)
+META = Hardware("meta", torch.float32, attention="eager")
 
 
 class OneDevice(TorchDispatchMode):
@@ -91,10 +92,11 @@ def groups(one: Trainer) -> Iterator[Rows]:
 def test_a_step(name: str) -> None:
     one = trainer(CONFIG, name)
     decoder = one.decoder.to("meta").train()
+    runner = Runner(decoder, META)
     parameters = list(decoder.parameters())
     with OneDevice(), NoLists():
         for rows in groups(one):
-            gradients = torch.autograd.grad(summed_loss(decoder, rows, "meta"), parameters)
+            gradients = torch.autograd.grad(summed_loss(runner, rows), parameters)
             assert {g.device.type for g in gradients} == {"meta"}
         decoder.pe.after_step()
 
@@ -109,7 +111,7 @@ def test_scoring(name: str, way: str | None) -> None:
         change = load_classes(f"{name}+{way}").extrapolation
         assert change is not None
         extrapolate(one.decoder.pe, change)
-    decoder = one.decoder.to("meta").eval()
+    runner = Runner(one.decoder.eval(), META)
     with OneDevice(), NoLists():
         for rows in groups(one):
-            assert answer_logits(decoder, rows, META).device.type == "meta"
+            assert answer_logits(runner, rows).device.type == "meta"

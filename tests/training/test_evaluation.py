@@ -25,7 +25,6 @@ from tape_arith.models.encodings.tape import TapeState
 from tape_arith.models.sequences import Sequences
 from tests.helpers.small_training import (
     assert_same_bits,
-    cpu,
     perturbed,
     small,
     train,
@@ -85,7 +84,7 @@ def learning() -> Trainer:
 
 def test_exact_match_is_that_of_a_plain_loop(learning: Trainer) -> None:
     grid = SmallGrid.of(learning.config)
-    result = grid.exact_match(learning.decoder, cpu())
+    result = grid.exact_match(learning.runner)
     answers = greedy(learning.decoder, grid.problems, grid.keys)
     rows = zip(answers, rows_of(grid.problems), strict=True)
     exact = [answer == right for answer, (_, right, _) in rows]
@@ -184,9 +183,8 @@ def test_measures_are_those_of_a_plain_loop(
     bucket = replace(one.bucket, split="held-out")
     problems, keys = bucket.problems(0, 6), bucket.keys(0, 6)
     assert len(set(problems.lengths.tolist())) > 2
-    result = state_measures(one.decoder, problems, keys, cpu())
-    assert one.decoder.packs is (packed and name in CONTEXTUAL) or name == "abacus+tape"
-    one.decoder.attend_with(Eager())
+    result = state_measures(one.runner, problems, keys)
+    assert one.runner.packs is (packed and name in CONTEXTUAL) or name == "abacus+tape"
     expected = naive_measures(one.decoder, problems, keys)
     assert result is not None and result.keys() == expected.keys()
     for measure, layers in expected.items():
@@ -198,7 +196,7 @@ def test_a_measure_that_is_not_finite_is_left_out() -> None:
     """It is looked at and no more: neither does it end a training, nor can a file hold it."""
     one = trainer(small(num_layers=3), "tape")
     problems, keys = one.bucket.problems(0, 3), one.bucket.keys(0, 3)
-    result = state_measures(one.decoder, problems, keys, cpu())
+    result = state_measures(one.runner, problems, keys)
     assert result is not None and result.keys() == {"norm", "moved"}
     measures = one.decoder.pe.measures
 
@@ -207,4 +205,4 @@ def test_a_measure_that_is_not_finite_is_left_out() -> None:
         return {**values, "moved": values["moved"] / 0}
 
     vars(one.decoder.pe)["measures"] = partly
-    assert state_measures(one.decoder, problems, keys, cpu()) == {"norm": result["norm"]}
+    assert state_measures(one.runner, problems, keys) == {"norm": result["norm"]}

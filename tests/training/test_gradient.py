@@ -24,7 +24,7 @@ from tape_arith.arith.training.distributed import ProcessGroup
 from tape_arith.arith.training.session import continue_run
 from tape_arith.arith.training.trainer import Trainer
 from tape_arith.models.attention import Eager
-from tape_arith.models.decoder import Decoder
+from tape_arith.models.runner import Runner
 from tape_arith.models.sequences import Sequences
 from tests.helpers.small_decoders import build
 from tests.helpers.small_training import (
@@ -109,7 +109,7 @@ def test_groups_sum_to_the_gradient_of_a_loop_over_rows(
     if name in PACKABLE:
         monkeypatch.setattr(Eager, "packs", True)
         packed = perturbed_trainer(name)
-        assert packed.decoder.packs
+        assert packed.runner.packs
         assert_close(step_gradient(packed), expected)
 
 
@@ -146,10 +146,11 @@ def test_packed_scores_are_those_of_padded_groups(
     decoder = perturbed(decoder_for(CONFIG, parse(name), 0)).eval()
     bucket = Bucket("addition", 6, 0, "evaluation")
     problems, keys = bucket.problems(0, 100), bucket.keys(0, 100)
-    padded = score(decoder, problems, keys, cpu())
+    padded = score(Runner(decoder, cpu()), problems, keys)
     monkeypatch.setattr(Eager, "packs", True)
-    packed = score(decoder, problems, keys, cpu())
-    assert decoder.packs
+    packing = Runner(decoder, cpu())
+    packed = score(packing, problems, keys)
+    assert packing.packs
     for field in ("exact", "num_correct", "answer_tokens", "first_wrong"):
         assert np.array_equal(getattr(packed, field), getattr(padded, field)), field
     np.testing.assert_allclose(packed.margin, padded.margin, rtol=1e-3, atol=1e-5)
@@ -166,7 +167,7 @@ def test_packed_steps_have_one_shape(monkeypatch: pytest.MonkeyPatch) -> None:
         assert rows.starts is not None
         shapes.add((rows.inputs.shape, rows.starts.shape, rows.longest))
     assert len(shapes) == 1
-    assert not trainer(CONFIG, "fire").decoder.packs  # its biases are dense
+    assert not trainer(CONFIG, "fire").runner.packs  # its biases are dense
 
 
 # ---- memory runs out -----------------------------------------------------------------------
@@ -181,13 +182,13 @@ def limit_forwards(
     """
     original, sizes, number = step.summed_loss, [], 0
 
-    def limited(decoder: Decoder, rows: Rows, device: str) -> Tensor:
+    def limited(runner: Runner, rows: Rows) -> Tensor:
         nonlocal number
         number += 1
         if fails(rows, number):
             raise error
         sizes.append(len(rows.source_index))
-        return original(decoder, rows, device)
+        return original(runner, rows)
 
     patch.setattr(step, "summed_loss", limited)
     return sizes

@@ -14,7 +14,6 @@ from torch import Tensor
 from tape_arith.arith.compare.selection import budget_preference
 from tape_arith.arith.data.bucket import Bucket
 from tape_arith.arith.data.rows import pad
-from tape_arith.arith.decoders import build
 from tape_arith.arith.decoders import weights as checkpoint
 from tape_arith.arith.decoders.build import decoder_for
 from tape_arith.arith.decoders.weights import load_state, trained_decoder
@@ -29,10 +28,13 @@ from tape_arith.arith.runs.preset import load_preset
 from tape_arith.arith.runs.run import Run
 from tape_arith.arith.scoring.score import sequences
 from tape_arith.arith.training import session
-from tape_arith.arith.training.session import continue_run, extend_run, train_run
+from tape_arith.arith.training.begin import extend_run
+from tape_arith.arith.training.checkpoints import Checkpoints
+from tape_arith.arith.training.session import Session, continue_run, train_run
 from tape_arith.arith.training.trainer import Trainer
 from tape_arith.models.decoder import Decoder
 from tape_arith.models.hardware import Hardware
+from tape_arith.models.runner import Runner
 from tests.helpers.small_training import (
     assert_same_bits,
     cpu,
@@ -77,7 +79,7 @@ def before_the_first_step(
 ) -> tuple[RunFolder, Decoder]:
     """Kill a command when training would begin; return its folder and the decoder saved in it."""
     with monkeypatch.context() as patch:
-        patch.setattr(Trainer, "run", lambda *_, **__: False)
+        patch.setattr(Session, "_take_steps", lambda *_: None)
         patch.setattr("tape_arith.arith.commands.train.leave", lambda stopper: None)
         folder = RunFolder(Path(done("train", *arguments, "--no-score").out.strip()))
     record = folder.record()
@@ -100,7 +102,7 @@ def test_the_first_logits_are_those_of_rope(
     begin = ("--pe", name, "--init-from", rope.path, *option)
     folder, decoder = before_the_first_step(monkeypatch, *begin)
     own = {key: p.clone() for key, p in decoder.pe.named_parameters()}
-    of_rope, _ = trained_decoder(rope, parse("rope"), rope.record())
+    of_rope = trained_decoder(rope, parse("rope"), rope.record())
     assert (logits(decoder) - logits(of_rope)).abs().max() < 1e-12
     record = folder.record()
     fresh = decoder_for(record.config, parse(name), record.seed)
@@ -176,9 +178,8 @@ def source(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> RunFolder:
     """A finished run of rope; runs save every few steps, in float32 on one thread."""
     monkeypatch.setattr(Trainer, "log_every", 2)
     monkeypatch.setattr(Trainer, "evaluate_every", 4)
-    monkeypatch.setattr(Trainer, "save_every", 4)
-    for module in (build, session):
-        monkeypatch.setattr(module, "detect", lambda *choice: Hardware("cpu", torch.float32))
+    monkeypatch.setattr(Checkpoints, "save_every", 4)
+    monkeypatch.setattr(session, "detect", lambda *choice: Hardware("cpu", torch.float32))
     return train(tmp_path, "rope")
 
 
@@ -198,7 +199,7 @@ def by_hand(source: RunFolder, name: str, *, frozen: bool = False) -> dict[str, 
         parameter.requires_grad_(not frozen or key.startswith("pe."))
     bucket = Bucket("addition", SMALL.trained_digits, 0, "train")
     seen = SMALL.steps * SMALL.batch_size
-    trainer = Trainer(decoder, bucket, SMALL, cpu(), skip=seen)
+    trainer = Trainer(Runner(decoder, cpu()), bucket, SMALL, skip=seen)
     expected = bucket.problems(seen + 16, seen + 32)
     assert trainer.batches.problems(1)[0].tokens.tolist() == expected.tokens.tolist()
     assert np.array_equal(trainer.batches.problems(1)[1], bucket.keys(seen + 16, seen + 32))

@@ -19,6 +19,7 @@ from tape_arith.arith.tasks.task import take
 from tape_arith.arith.training.distributed import SINGLE, ProcessGroup, process_group
 from tape_arith.arith.training.trainer import Trainer
 from tape_arith.models.hardware import Hardware
+from tape_arith.models.runner import Runner
 from tests.helpers.child_processes import COMMAND_LINE, wait_until
 from tests.helpers.small_training import small
 from tests.helpers.tiny_runs import settings
@@ -170,7 +171,7 @@ def own_losses(name: str, steps: int, processes: ProcessGroup) -> list[float]:
     config = small(steps=steps, batch_size=9, learning_rate=3e-3)
     decoder, bucket = decoder_for(config, parse(name), seed=0), config.bucket(0)
     hardware = Hardware("cpu", torch.float32)
-    trainer = Trainer(decoder, bucket, config, hardware, processes=processes)
+    trainer = Trainer(Runner(decoder, hardware), bucket, config, processes=processes)
     return [float(trainer.train_step()[0]) for _ in range(steps)]
 
 

@@ -11,7 +11,6 @@ import torch
 from tape_arith.arith.data.bucket import Bucket
 from tape_arith.arith.data.dataset import Dataset
 from tape_arith.arith.data.write_dataset import generate
-from tape_arith.arith.decoders import build
 from tape_arith.arith.decoders import weights as checkpoint
 from tape_arith.arith.decoders.build import decoder_for
 from tape_arith.arith.errors import UsageError
@@ -21,8 +20,10 @@ from tape_arith.arith.runs.config import Config
 from tape_arith.arith.runs.folder import RunFolder
 from tape_arith.arith.runs.options import TrainOptions
 from tape_arith.arith.training import session
-from tape_arith.arith.training.session import continue_run, extend_run
-from tape_arith.arith.training.trainer import Line, Trainer
+from tape_arith.arith.training.begin import extend_run
+from tape_arith.arith.training.checkpoints import Checkpoints
+from tape_arith.arith.training.session import continue_run
+from tape_arith.arith.training.trainer import Line
 from tape_arith.models.decoder import Decoder
 from tests.helpers.small_training import (
     Outcome,
@@ -79,8 +80,7 @@ def test_stopped_and_resumed_is_unbroken(
 def test_every_encoding_resumes_in_bfloat16(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
 ) -> None:
-    for module in (build, session):
-        monkeypatch.setattr(module, "detect", lambda *choice: cpu(torch.bfloat16))
+    monkeypatch.setattr(session, "detect", lambda *choice: cpu(torch.bfloat16))
     config = small(steps=8, batch_size=8)
     folder = resumed(tmp_path, config, 5, name)
     unbroken = train(trainer(config, name, hardware=cpu(torch.bfloat16)))
@@ -230,7 +230,7 @@ def all_of_it(root: Path) -> RunFolder:
 @pytest.mark.slow
 def test_killed_at_every_move_and_removal(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Killed after one is the same as killed before the next."""
-    monkeypatch.setattr(Trainer, "save_every", 5)
+    monkeypatch.setattr(Checkpoints, "save_every", 5)
     unbroken = all_of_it(tmp_path / "unbroken")
     for call in itertools.count():
         root = tmp_path / str(call)

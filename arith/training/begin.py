@@ -1,0 +1,149 @@
+"""Begin a run, or raise its budget: what is on disk before the first step."""
+
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from tape_arith.arith.data.dataset import Dataset
+from tape_arith.arith.decoders.build import check_trainable
+from tape_arith.arith.decoders.weights import load_state, save, trained_record
+from tape_arith.arith.errors import Failure, UsageError
+from tape_arith.arith.lock import lock_folder
+from tape_arith.arith.machine import own_version
+from tape_arith.arith.runs.command_lines import resume_command, why_no_weights
+from tape_arith.arith.runs.folder import RunFolder
+from tape_arith.arith.runs.options import TrainOptions
+from tape_arith.arith.runs.record import RunRecord, check_can_continue, run_sources
+from tape_arith.arith.runs.run import Run
+from tape_arith.arith.training.data import training_data
+from tape_arith.arith.training.init_from import init_from_record, with_origin, write_first_state
+
+
+@dataclass(frozen=True)
+class Beginning:
+    """What a run begins from, checked before anything is written.
+
+    options  with the dataset that the run is trained on
+    source   the finished run whose weights it begins from
+    fresh    whether to delete an earlier run in the folder first
+    """
+
+    folder: RunFolder
+    record: RunRecord
+    options: TrainOptions
+    source: RunFolder | None
+    fresh: bool
+
+    def write(self) -> None:
+        """Write the record and first weights, if there are none; lock the folder before.
+
+        Raises UsageError if the folder holds another run.
+        """
+        if self.fresh or not self.folder.exists():
+            self.folder.delete()  # a killed --fresh leaves files without a record
+            if self.source is not None:
+                write_first_state(self.folder, self.record, self.source)
+            self.folder.write_record(self.record)
+        self._check_same_run()
+
+    def _check_same_run(self) -> None:
+        folder, requested = self.folder, self.record
+        recorded, steps = folder.record(), requested.config.steps
+        differences = recorded.config.differences(requested.config)
+        remedy = "train into another folder with --runs, or start this one over with --fresh"
+        if (recorded.encoding, recorded.seed) != (requested.encoding, requested.seed):
+            differences = differences or f"{recorded.encoding}, seed {recorded.seed}"
+        elif requested.config == replace(recorded.config, steps=steps) and (
+            steps > recorded.config.steps
+        ):
+            remedy = f"`{resume_command(folder, '--steps', str(steps))}` extends it, or {remedy}"
+        elif self.source is not None and recorded.init_from != requested.init_from:
+            began = f"it began from other weights than those of {self.source.path}"
+            differences = differences or began
+        if differences:
+            raise UsageError(f"{folder.path} holds another run ({differences}): {remedy}")
+
+
+def plan_beginning(
+    run: Run,
+    options: TrainOptions,
+    source: RunFolder | None,
+    only_positional: bool,
+    fresh: bool,
+) -> Beginning:
+    """Check that `run` can be trained, and find its dataset; `train_run` explains the arguments.
+
+    Raises UsageError if `options.data` holds problems of another run, or the run cannot begin from
+    `source`; otherwise as `check_trainable`.
+    """
+    source_record = None if source is None else trained_record(source)
+    if source_record is not None:
+        run = replace(run, name=with_origin(run.name, source_record, only_positional))
+    folder, config, name, seed = run.folder, run.config, run.name, run.seed
+    check_trainable(config, name, options.compute)
+    anew, dataset = fresh or not folder.exists(), None
+    if options.data is not None:
+        config = replace(config, num_problems=Dataset(options.data).manifest.count)
+    if options.data is not None or anew:
+        dataset = training_data(options.data, config, seed)
+    if dataset is not None:
+        options = replace(options, data=dataset.directory)
+    init_from = None
+    if source is not None and source_record is not None:
+        init_from = init_from_record(source, source_record, config, name, seed)
+    elif name.encoding.origin is not None and anew:
+        command = f"train --pe {name.encoding.own} --init-from RUN"
+        raise UsageError(f"{name.encoding} begins from a finished run: tape-arith {command}")
+    record = RunRecord(
+        encoding=str(name.encoding),
+        seed=seed,
+        preset=run.preset,
+        config=config,
+        task_version=config.bucket(seed).version,
+        first_steps=config.steps,
+        data=None if dataset is None else dataset.manifest.sha256,
+        version=own_version(),
+        sources=run_sources(name, config),
+        init_from=init_from,
+        on_nonfinite=options.on_nonfinite or "stop",
+    )
+    return Beginning(folder, record, options, source, fresh)
+
+
+def extend_run(folder: RunFolder, steps: int, *, data: Path | None = None) -> None:
+    """Raise the budget of a run to `steps`; its training resumes from before the cool-down.
+
+    Raises UsageError if the run is not finished or already has more steps; otherwise as
+    `continue_run`.
+    """
+    with lock_folder(folder.path):
+        record = folder.record()
+        check_can_continue(folder.path, record)
+        if steps == record.config.steps:
+            return
+        if not folder.finished():
+            # If an earlier extension was killed, the final weights are still those of all steps.
+            final = folder.final.exists() and load_state(folder.final, record, "cpu")[1]
+            if not final or final.get("step") != record.config.steps:
+                raise UsageError(why_no_weights(folder))
+        if steps < record.config.steps:
+            raise UsageError(f"{folder.path} was trained for {record.config.steps} steps already")
+        extended = replace(record, config=record.config.with_settings({"steps": steps}))
+        saved_step = record.schedule.cooldown_start
+        if extended.schedule.cooldown_start < saved_step:
+            raise UsageError(
+                f"{steps} steps would cool down before step {saved_step}, from where training "
+                "goes on: give more steps"
+            )
+        if data is not None:
+            training_data(data, record.config, record.seed, record.data)
+        try:
+            tensors, facts = load_state(folder.before_cooldown, record, "cpu")
+        except Failure as error:
+            raise Failure(
+                f"{error}; without it the run cannot be extended: train anew for {steps} steps, "
+                "into another folder with --runs"
+            ) from error
+        # The checkpoint is written first, so that a kill from now on leaves an unfinished run.
+        save(folder.latest, tensors, facts)
+        folder.set_grids_aside(record.config.steps)
+        folder.write_record(extended)
