@@ -11,7 +11,7 @@ class Compute(NamedTuple):
     """The options --backend and --compile.
 
     attention  "auto" or the name of a backend
-    compiled   whether blocks are compiled; None: on a GPU only, unless a training chooses
+    compiled   whether blocks are compiled; None: on a GPU, and where a preset asks for it
     """
 
     attention: str = "auto"
@@ -38,7 +38,7 @@ AUTO = Compute()
 class TrainOptions:
     """Options that change a run's numbers by rounding at most, and so are not in its config.
 
-    data          a generated dataset; None takes the usual one if it fits (`usual_dataset`), and
+    data          a generated dataset; None takes the usual one if it fits (`training_data`), and
                   otherwise generates the same problems as needed
     compute       attention backend and compilation
     curves        whether to score the small grid during training

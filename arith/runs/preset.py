@@ -13,7 +13,6 @@ from tape_arith.arith.registry.names import parse_task
 from tape_arith.arith.runs.config import Config
 
 PRESETS_FOLDER = Path(__file__).parent / "presets"
-_COMPILE = "compile"
 
 
 def presets() -> list[str]:
@@ -67,18 +66,12 @@ def with_task(preset: str, task: str) -> str:
 def load_preset(name: str) -> Config:
     """Return the config of PRESET or PRESET@TASK. Raises UsageError for an unknown preset.
 
-    A preset may name another as its `base` and give only the differences; `compile` is an execution
-    setting (`asks_to_compile`).
+    A preset may name another as its `base` and give only the differences.
     """
     own, at, task = name.partition("@")
     if at:  # without reading the task's file, which this machine may lack
         return replace(load_preset(own), task=task)
-    content = _read(name)
-    content.pop(_COMPILE, None)
-    try:
-        return validated(content, Config)
-    except ValueError as error:  # UsageError is one
-        raise Failure(f"{_file(name)}: {error}") from error
+    return _read(name)[0]
 
 
 def asks_to_compile(name: str) -> bool:
@@ -87,28 +80,26 @@ def asks_to_compile(name: str) -> bool:
     That changes rounding alone, so it is no setting of the config. False for a preset that this
     installation lacks.
     """
-    return is_preset(name) and bool(_read(name.partition("@")[0]).get(_COMPILE))
+    return is_preset(name) and _read(name.partition("@")[0])[1]
 
 
-def _read(name: str) -> dict[str, Any]:
-    """Read the file of a preset, over what its base says."""
+def _read(name: str) -> tuple[Config, bool]:
+    """Read the file of a preset: its config, and whether it asks to compile."""
     known_preset(name)
+    path = PRESETS_FOLDER / f"{name}.toml"
     try:
-        content = parse_toml(_file(name))[1]
+        content = parse_toml(path)[1]
         base = content.pop("base", None)
-        if not isinstance(content.get(_COMPILE, False), bool):
-            raise UsageError(f"{_COMPILE} is true or false")
-        return content if base is None else {**_read(base), **content}
+        inherited, compiles = (None, False) if base is None else _read(base)
+        compiles = content.pop("compile", compiles)
+        if not isinstance(compiles, bool):
+            raise UsageError("compile is true or false")
+        settings = {} if inherited is None else inherited.as_dict()
+        return validated({**settings, **content}, Config), compiles
     except RecursionError:
-        raise Failure(
-            f"{_file(name)}: its base leads back to itself: name another preset"
-        ) from None
+        raise Failure(f"{path}: its base leads back to itself: name another preset") from None
     except ValueError as error:  # not TOML, or UsageError
-        raise Failure(f"{_file(name)}: {error}") from error
-
-
-def _file(name: str) -> Path:
-    return PRESETS_FOLDER / f"{name}.toml"
+        raise Failure(f"{path}: {error}") from error
 
 
 def parse_settings(settings: Sequence[str]) -> dict[str, str]:

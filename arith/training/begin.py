@@ -1,6 +1,8 @@
 """Begin a run, or raise its budget: what is on disk before the first step."""
 
-from dataclasses import dataclass, replace
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 
 from tape_arith.arith.data.dataset import Dataset
@@ -18,62 +20,20 @@ from tape_arith.arith.training.data import training_data
 from tape_arith.arith.training.init_from import init_from_record, with_origin, write_first_state
 
 
-@dataclass(frozen=True)
-class Beginning:
-    """What a run begins from, checked before anything is written.
-
-    options  with the dataset that the run is trained on
-    source   the finished run whose weights it begins from
-    fresh    whether to delete an earlier run in the folder first
-    """
-
-    folder: RunFolder
-    record: RunRecord
-    options: TrainOptions
-    source: RunFolder | None
-    fresh: bool
-
-    def write(self) -> None:
-        """Write the record and first weights, if there are none; lock the folder before.
-
-        Raises UsageError if the folder holds another run.
-        """
-        if self.fresh or not self.folder.exists():
-            self.folder.delete()  # a killed --fresh leaves files without a record
-            if self.source is not None:
-                write_first_state(self.folder, self.record, self.source)
-            self.folder.write_record(self.record)
-        self._check_same_run()
-
-    def _check_same_run(self) -> None:
-        folder, requested = self.folder, self.record
-        recorded, steps = folder.record(), requested.config.steps
-        differences = recorded.config.differences(requested.config)
-        remedy = "train into another folder with --runs, or start this one over with --fresh"
-        if (recorded.encoding, recorded.seed) != (requested.encoding, requested.seed):
-            differences = differences or f"{recorded.encoding}, seed {recorded.seed}"
-        elif requested.config == replace(recorded.config, steps=steps) and (
-            steps > recorded.config.steps
-        ):
-            remedy = f"`{resume_command(folder, '--steps', str(steps))}` extends it, or {remedy}"
-        elif self.source is not None and recorded.init_from != requested.init_from:
-            began = f"it began from other weights than those of {self.source.path}"
-            differences = differences or began
-        if differences:
-            raise UsageError(f"{folder.path} holds another run ({differences}): {remedy}")
-
-
-def plan_beginning(
+@contextmanager
+def begin_run(
     run: Run,
     options: TrainOptions,
     source: RunFolder | None,
     only_positional: bool,
     fresh: bool,
-) -> Beginning:
-    """Check that `run` can be trained, and find its dataset; `train_run` explains the arguments.
+) -> Iterator[tuple[RunFolder, TrainOptions]]:
+    """Lock the folder of `run`, and write its record and first weights if there are none.
 
-    Raises UsageError if `options.data` holds problems of another run, or the run cannot begin from
-    `source`; otherwise as `check_trainable`.
+    Yields the folder, and `options` with the dataset that is trained on. `train_run` explains the
+    arguments. Before anything is written, raises UsageError if `options.data` holds problems of
+    another run, or the run cannot begin from `source`; otherwise as `check_trainable`. Raises
+    UsageError if the folder holds another run.
     """
     source_record = None if source is None else trained_record(source)
     if source_record is not None:
@@ -106,7 +66,31 @@ def plan_beginning(
         init_from=init_from,
         on_nonfinite=options.on_nonfinite or "stop",
     )
-    return Beginning(folder, record, options, source, fresh)
+    with lock_folder(folder.path):
+        if fresh or not folder.exists():
+            folder.delete()  # a killed --fresh leaves files without a record
+            if source is not None:
+                write_first_state(folder, record, source)
+            folder.write_record(record)
+        _check_same_run(folder, record, source)
+        yield folder, options
+
+
+def _check_same_run(folder: RunFolder, requested: RunRecord, source: RunFolder | None) -> None:
+    """Raise UsageError if `folder` holds another run than the one requested."""
+    recorded, steps = folder.record(), requested.config.steps
+    differences = recorded.config.differences(requested.config)
+    remedy = "train into another folder with --runs, or start this one over with --fresh"
+    if (recorded.encoding, recorded.seed) != (requested.encoding, requested.seed):
+        differences = differences or f"{recorded.encoding}, seed {recorded.seed}"
+    elif requested.config == replace(recorded.config, steps=steps) and (
+        steps > recorded.config.steps
+    ):
+        remedy = f"`{resume_command(folder, '--steps', str(steps))}` extends it, or {remedy}"
+    elif source is not None and recorded.init_from != requested.init_from:
+        differences = differences or f"it began from other weights than those of {source.path}"
+    if differences:
+        raise UsageError(f"{folder.path} holds another run ({differences}): {remedy}")
 
 
 def extend_run(folder: RunFolder, steps: int, *, data: Path | None = None) -> None:

@@ -56,7 +56,7 @@ class Checkpoints:
         self._has_good(path)
         if corrupt:
             reasons = "; ".join(map(str, corrupt.values()))
-            say(f"note: {reasons}: training goes on from {path.name}, step {self.trainer.step}")
+            say(f"note: {reasons}: training continues from {path.name}, step {self.trainer.step}")
             # Saved before others are removed: without checkpoints the run would count as finished.
             self._save(self.folder.latest)
             for other in corrupt.keys() - {self.folder.latest}:

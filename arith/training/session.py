@@ -28,7 +28,7 @@ from tape_arith.arith.runs.record import RunRecord, check_can_continue
 from tape_arith.arith.runs.run import Run
 from tape_arith.arith.terminal import bar, say
 from tape_arith.arith.training.batches import Source
-from tape_arith.arith.training.begin import plan_beginning
+from tape_arith.arith.training.begin import begin_run
 from tape_arith.arith.training.checkpoints import Checkpoints
 from tape_arith.arith.training.data import training_data
 from tape_arith.arith.training.distributed import SINGLE, PeerLost, ProcessGroup
@@ -54,12 +54,9 @@ def train_run(
     only_positional  with `source`: whether to train the encoding's own parameters alone
     fresh            whether to delete an earlier run in this folder first
 
-    Raises as `plan_beginning`, `Beginning.write` and `Session.run`.
+    Raises as `begin_run` and `Session.run`.
     """
-    beginning = plan_beginning(run, options, source, only_positional, fresh)
-    folder, options = beginning.folder, beginning.options
-    with lock_folder(folder.path):
-        beginning.write()
+    with begin_run(run, options, source, only_positional, fresh) as (folder, options):
         return continue_run(folder, options, processes=processes, should_stop=should_stop)
 
 
