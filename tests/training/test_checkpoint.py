@@ -188,7 +188,7 @@ def test_the_older_state_gives_the_same_run(
     continue_run(folder, should_stop=stop_after(2))
     (note,) = [line for line in capsys.readouterr().err.splitlines() if line.startswith("note")]
     assert note.startswith(f"note: {folder.latest} is ")
-    assert note.endswith(f": training goes on from {good}.safetensors, step {step}")
+    assert note.endswith(f": training continues from {good}.safetensors, step {step}")
     # The damaged one has not taken the place of the good one.
     assert step_of(folder.latest) == step + 2
     assert good != "previous" or step_of(folder.previous) == step
