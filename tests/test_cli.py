@@ -120,7 +120,6 @@ HINTS = {
     "curves --model rope": "--pe",
     "score x --attention eager": "--backend",
     "run --data x": "--datasets",
-    "doctor --out x": "--runs",
     "bench --json x": "--out",
     "train --seeds 1": "--seed",
     "report --max_digits 3": "--max-digits",
