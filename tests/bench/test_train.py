@@ -8,7 +8,7 @@ from tape_arith.arith.bench.measure import Options
 from tape_arith.arith.bench.train import Candidate, measure, warm_up
 from tape_arith.arith.registry.names import parse
 from tape_arith.arith.runs.options import Compute
-from tape_arith.models import build
+from tape_arith.models import compiling
 from tape_arith.models.compiling import CPU_OPTIONS, MOST_GRAPHS
 from tape_arith.models.flops import useful_training_flops
 from tape_arith.models.hardware import Hardware
@@ -59,7 +59,9 @@ def test_real_tokens_flops_and_padding() -> None:
 @pytest.mark.filterwarnings("ignore:The .grad attribute of a Tensor")
 def test_all_are_compiled_beside_each_other(monkeypatch: pytest.MonkeyPatch) -> None:
     """None of them forgets the others' graphs, or has too few: a step makes none any more."""
-    monkeypatch.setattr(build, "CPU_OPTIONS", CPU_OPTIONS | {"backend": "eager", "options": None})
+    monkeypatch.setattr(
+        compiling, "CPU_OPTIONS", CPU_OPTIONS | {"backend": "eager", "options": None}
+    )
     hardware = Hardware("cpu", torch.float32, compiled=True)
     names = [parse(name) for name in ("rope", "fire", "tape")]
     with torch._dynamo.config.patch(recompile_limit=1, accumulated_recompile_limit=1):
