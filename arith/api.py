@@ -32,11 +32,11 @@ from tape_arith.arith.grids.evaluation_set import EvaluationSet
 from tape_arith.arith.grids.grid import Grid
 from tape_arith.arith.grids.panel import panels_of
 from tape_arith.arith.registry.names import Name, NamePart, parse, parse_extrapolation
-from tape_arith.arith.runs import folder as folders
+from tape_arith.arith.runs import find
+from tape_arith.arith.runs import run as runs_on_disk
 from tape_arith.arith.runs.options import TrainOptions
 from tape_arith.arith.runs.preset import known_preset, load_preset, preset_of
-from tape_arith.arith.runs.record import RunRecord
-from tape_arith.arith.runs.run import Run as PlannedRun
+from tape_arith.arith.runs.request import Request
 from tape_arith.arith.stopping import Stopper
 from tape_arith.arith.terminal import say
 
@@ -48,25 +48,18 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
-class Run:
-    """A run and its folder; its training may be unfinished."""
+class Run(runs_on_disk.Run):
+    """A run at a path. `record()` is its recipe, `state()` tells how far it is.
 
-    path: Path
+    Raises UsageError if there is none.
+    """
 
-    @property
-    def record(self) -> RunRecord:
-        """The request for this run: encoding, preset, seed, config, dataset."""
-        return self._folder.record()
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "path", find.existing_run(Path(self.path)).path)
 
-    @property
-    def finished(self) -> bool:
-        """Tell whether the run is trained to its end and its weights are in the folder."""
-        return self._folder.finished()
-
-    @property
-    def metrics(self) -> pd.DataFrame:
-        """The metrics of training, one row every few steps, without the nested values."""
-        frame = pd.DataFrame(self._folder.metrics())
+    def to_frame(self) -> pd.DataFrame:
+        """Return the metrics of training, a row every few steps, without the nested values."""
+        frame = pd.DataFrame(self.metrics())
         return frame.drop(columns=["small_grid", "state"], errors="ignore")
 
     def train(self, steps: int | None = None) -> "Run":
@@ -77,9 +70,9 @@ class Run:
 
         configure_process()
         if steps is not None:
-            extend_run(self._folder, steps)
+            extend_run(self, steps)
         with _stopping() as should_stop:
-            continue_run(self._folder, should_stop=should_stop)
+            continue_run(self, should_stop=should_stop)
         return self
 
     def score(
@@ -103,7 +96,7 @@ class Run:
         problems = EvaluationSet(known_split(split), max_digits)
         with _stopping() as should_stop:
             return score_run(
-                self._folder,
+                self,
                 _parsed_extrapolation(extrapolation),
                 evaluation_set=problems,
                 fresh=fresh,
@@ -116,7 +109,7 @@ class Run:
         from tape_arith.models.hardware import configure_process
 
         configure_process()
-        return answer(self._folder, problem, _parsed_extrapolation(extrapolation))
+        return answer(self, problem, _parsed_extrapolation(extrapolation))
 
     def decoder(self, extrapolation: str | None = None) -> "Decoder":
         """Return the trained decoder, a torch.nn.Module that is ready to evaluate."""
@@ -124,13 +117,9 @@ class Run:
         from tape_arith.models.hardware import configure_process
 
         configure_process()
-        record = trained_record(self._folder)
+        record = trained_record(self)
         name = Name(record.name.encoding, _parsed_extrapolation(extrapolation))
-        return trained_decoder(self._folder, name, record).eval()
-
-    @property
-    def _folder(self) -> folders.RunFolder:
-        return folders.existing_run(Path(self.path))
+        return trained_decoder(self, name, record).eval()
 
 
 def train(
@@ -162,14 +151,14 @@ def train(
         say(reason)
     config = load_preset(preset).with_settings({k: str(value) for k, value in settings.items()})
     options = TrainOptions(data=None if data is None else Path(data))
-    run = PlannedRun(parse(pe), seed, preset_of(preset, config.task), config, Path(runs))
+    request = Request(parse(pe), seed, preset_of(preset, config.task), config, Path(runs))
     with _stopping() as should_stop:
-        return Run(train_run(run, options, fresh=fresh, should_stop=should_stop).path)
+        return Run(train_run(request, options, fresh=fresh, should_stop=should_stop).path)
 
 
 def find_runs(runs: str | Path = "runs") -> list[Run]:
     """Return the runs below a folder, sorted by path."""
-    return [Run(folder.path) for folder in folders.find_runs(Path(runs))]
+    return [Run(run.path) for run in find.find_runs(Path(runs))]
 
 
 def load_grids(

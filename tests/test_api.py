@@ -32,13 +32,13 @@ def test_a_run_is_that_of_the_command_line(here: Path) -> None:
     assert contents(run.path / "weights") == contents(command / "weights")
     assert (run.path / "grid.json").read_bytes() == (command / "grid.json").read_bytes()
     assert np.array_equal(Grid.load(command / "grid.json").exact, grid.exact)
-    assert run.finished and len(run.metrics) > 0 and run.metrics.loss.notna().all()
+    assert run.state().trained and len(run.to_frame()) > 0 and run.to_frame().loss.notna().all()
     assert run.score("yarn", split="carry").name == "rope+yarn"
     decoder = run.decoder("yarn")
     assert not decoder.training and decoder.pe.rescaling is not None
     answer = json.loads(done("ask", run.path, "9+8", "--json").out)
     assert run.answer("9+8").content() == answer
-    assert run.train(steps=8).record.config.steps == 8
+    assert run.train(steps=8).record().config.steps == 8
     assert tape_arith.find_runs("api") == [run]
 
 
@@ -81,7 +81,9 @@ def test_a_heatmap_shows_the_grids_that_are_given(trained: Path) -> None:
     by_name = tape_arith.heatmap("fire,rope", runs=trained / "runs")
     own = tape_arith.heatmap("fire,rope", runs=trained / "runs", labels={"fire": "Ours"}, width=5.5)
     assert own.get_size_inches()[0] == 5.5 and own.axes[0].get_title(loc="left") == "Ours"
-    runs = [run for run in tape_arith.find_runs(trained / "runs") if run.record.encoding != "tape"]
+    runs = [
+        run for run in tape_arith.find_runs(trained / "runs") if run.record().encoding != "tape"
+    ]
     by_grid = tape_arith.heatmap([Run(run.path).score() for run in runs])
     assert _panels(by_name) == _panels(by_grid)
     texts = [text.get_text() for text in tape_arith.heatmap(runs=trained / "runs", seed=0).texts]
@@ -125,7 +127,7 @@ def test_the_stop_button_saves_what_is_trained(here: Path) -> None:
     with pytest.raises(KeyboardInterrupt, match="the same call goes on"):
         tape_arith.train("rope", preset="mini", **TINY | {"steps": "100000"})
     [run] = tape_arith.find_runs()
-    assert not run.finished and (folder / "weights" / "latest.safetensors").exists()
+    assert not run.state().trained and (folder / "weights" / "latest.safetensors").exists()
 
 
 @pytest.mark.slow

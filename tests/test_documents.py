@@ -22,9 +22,9 @@ from tape_arith.arith.documents import read_content, write_document
 from tape_arith.arith.errors import Failure, UsageError
 from tape_arith.arith.grids.grid import Grid
 from tape_arith.arith.runs.config import Config
-from tape_arith.arith.runs.folder import RunFolder
 from tape_arith.arith.runs.preset import PRESETS_FOLDER, load_preset
 from tape_arith.arith.runs.record import RunRecord
+from tape_arith.arith.runs.run import Run
 from tape_arith.arith.sweeps.sweep import load_sweep
 from tests.helpers.documents import ENVIRONMENT, METRICS, edit, edit_text
 from tests.helpers.made_grids import EVALUATION, filled
@@ -61,12 +61,10 @@ def read_preset(path: Path) -> Config:
 
 
 KINDS = {
-    "run": Kind("run/run.json", lambda path: RunFolder(path.parent).record()),
-    "environment": Kind("run/environment.json", lambda path: RunFolder(path.parent).environment()),
-    "timings": Kind("run/timings.json", lambda path: RunFolder(path.parent).timings()),
-    "metrics": Kind(
-        "run/metrics.jsonl", lambda path: RunFolder(path.parent).metrics(), False, True
-    ),
+    "run": Kind("run/run.json", lambda path: Run(path.parent).record()),
+    "environment": Kind("run/environment.json", lambda path: Run(path.parent).environment()),
+    "timings": Kind("run/timings.json", lambda path: Run(path.parent).timings()),
+    "metrics": Kind("run/metrics.jsonl", lambda path: Run(path.parent).metrics(), False, True),
     "grid": Kind("run/grid.json", lambda path: Grid.load(path).content()),
     "dataset": Kind("set/manifest.json", lambda path: Manifest.load(path.parent)),
     "sweep": Kind("mine.toml", lambda path: load_sweep(str(path)), False),
@@ -84,7 +82,7 @@ DOCUMENTS = [name for name, kind in KINDS.items() if kind.has_checksum]
 def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A folder with a good file of each kind."""
     folder = tmp_path_factory.mktemp("documents")
-    run, config = RunFolder(folder / "run"), load_preset("mini")
+    run, config = Run(folder / "run"), load_preset("mini")
     run.write_record(
         RunRecord("rope", 0, "mini", config, 1, config.steps, SHA256, "0.8.0", {"mine.py": SHA256})
     )
@@ -305,7 +303,7 @@ def test_any_value_anywhere_is_read_or_refused(
 
 
 def test_a_line_that_was_cut_short_is_left_out(made: Path, tmp_path: Path) -> None:
-    folder = RunFolder(tmp_path)
+    folder = Run(tmp_path)
     whole = (made / "run/metrics.jsonl").read_text()
     folder.metrics_file.write_text(whole[:-9])
     assert [line["step"] for line in folder.metrics()] == [20]

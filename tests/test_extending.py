@@ -23,7 +23,7 @@ from tape_arith.arith.commands.option import complete_encoding
 from tape_arith.arith.registry import locate as locate_module
 from tape_arith.arith.registry.locate import _installed, locate
 from tape_arith.arith.registry.names import parse
-from tape_arith.arith.runs.folder import RunFolder
+from tape_arith.arith.runs.run import Run
 from tape_arith.models.errors import UsageError
 from tests.contracts.test_encoding import HEAD, SLIPS
 from tests.helpers.tiny_runs import done, refused, settings
@@ -158,13 +158,13 @@ def test_a_package_is_listed_without_running_it(package: Path) -> None:
 
 def test_a_package_is_trained_and_its_run_is_read_without_it(package: Path) -> None:
     done("run", "--pe", "their-own:scale=2+rope,rope", "--task", "their-task", *settings(steps=2))
-    folder = RunFolder(Path("runs/mini@their-task/rope+their-own@scale=2/seed-0"))
+    folder = Run(Path("runs/mini@their-task/rope+their-own@scale=2/seed-0"))
     record = folder.record()
     task = {"task their-task": locate("task", "their-task").sha256()}
     assert record.encoding == "rope+their-own:scale=2" and record.config.task == "their-task"
     assert record.sources == {"their-own": locate("encoding", "their-own").sha256()} | task
     assert '"version": 3' in folder.grid_file().read_text()
-    assert RunFolder(Path("runs/mini@their-task/rope/seed-0")).record().sources == task
+    assert Run(Path("runs/mini@their-task/rope/seed-0")).record().sources == task
     assert done("check", "their-own").out.endswith("10 of 10 checks hold\n")
 
     points = package / "theirs-1.2.dist-info" / "entry_points.txt"
@@ -225,7 +225,7 @@ def test_a_file_on_disk(here: Path) -> None:
     done("run", "--pe", "./mine.py:Mine:scale=2,mine.py:Mine+rope,rope", *settings(steps=2))
     assert not Path("__pycache__").exists()
     for slug in ("mine.py@Mine@scale=2", "mine.py@Mine+rope"):
-        record = RunFolder(Path(f"runs/mini/{slug}/seed-0")).record()
+        record = Run(Path(f"runs/mini/{slug}/seed-0")).record()
         assert record.sources == {"mine.py:Mine": locate("encoding", "mine.py:Mine").sha256()}
     assert Path("runs/mini/mine.py@Mine@scale=2-mine.py@Mine+rope-rope.png").exists()
     assert "| Mine (scale=2) |" in done("leaderboard").out
@@ -249,7 +249,7 @@ def test_a_modifier_before_a_file_on_disk(here: Path) -> None:
     Path("mine.py").write_text(text)
     assert "checks hold" in done("check", "aug-mine.py:Mine:a=4").out
     done("train", "--pe", "aug-mine.py:Mine:scale=2:a=4", *settings(steps=2))
-    record = RunFolder(Path("runs/mini/aug-mine.py@Mine@a=4@scale=2/seed-0")).record()
+    record = Run(Path("runs/mini/aug-mine.py@Mine@a=4@scale=2/seed-0")).record()
     assert record.sources == {"aug-mine.py:Mine": locate("encoding", "mine.py:Mine").sha256()}
     assert "| PosAug Mine (a=4, scale=2) |" in done("leaderboard").out
     Path("mine.py").write_text(text.replace("how:", "per:").replace("how", "per"))
@@ -321,7 +321,7 @@ def test_an_encoding_in_one_file(here: Path, monkeypatch: pytest.MonkeyPatch) ->
         done("run", "--pe", "zz_test:scale=2,rope", *settings(steps=2))
     finally:
         sys.modules.pop("tape_arith.models.encodings.zz_test", None)
-    run = RunFolder(Path("runs/mini/zz-test@scale=2/seed-0"))
+    run = Run(Path("runs/mini/zz-test@scale=2/seed-0"))
     assert run.record().encoding == "zz-test:scale=2" and run.record().sources == {}
     assert run.grid_file().exists() and Path("runs/mini/zz-test@scale=2-rope.png").exists()
     (encodings / "zz_broken.py").write_text("class Zz(:\n")
@@ -348,7 +348,7 @@ def test_the_readme_s_task_in_one_file(here: Path, monkeypatch: pytest.MonkeyPat
         digits = zip(a.ljust(width, "0"), b.ljust(width, "0"), strict=True)
         assert c == "".join(str((int(x) + int(y)) % 10) for x, y in digits)
     done("run", "--pe", "rope", "--task", "zz-no-carry", *settings(steps=2))
-    run = RunFolder(Path("runs/mini@zz-no-carry/rope/seed-0"))
+    run = Run(Path("runs/mini@zz-no-carry/rope/seed-0"))
     assert run.record().config.task == "zz-no-carry" and run.grid_file().exists()
     clear_caches()
     sys.modules.pop("tape_arith.arith.tasks.zz_no_carry", None)

@@ -17,8 +17,8 @@ import pytest
 
 from tape_arith.arith import files, lock
 from tape_arith.arith.errors import Failure
-from tape_arith.arith.runs import folder as run_folder
-from tape_arith.arith.runs.folder import RunFolder
+from tape_arith.arith.runs import run as run_folder
+from tape_arith.arith.runs.run import Run
 from tests.helpers.tiny_runs import call, contents, done, refused, settings
 
 TRAIN_FRESH = ("train", "--pe", "rope", "--fresh", *settings())
@@ -232,7 +232,7 @@ def test_a_run_that_was_moved_is_told_so(tmp_path: Path) -> None:
 def test_every_writer_of_a_run_checks_the_lock(
     comparison: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    run = RunFolder(comparison / "runs/mini/rope/seed-0")
+    run = Run(comparison / "runs/mini/rope/seed-0")
     record, before = run.record(), contents(run.path)
 
     def lost(folder: Path) -> None:

@@ -21,7 +21,7 @@ from tape_arith.arith.decoders.build import decoder_for
 from tape_arith.arith.decoders.weights import final_weights, trained_record
 from tape_arith.arith.errors import Failure, UsageError
 from tape_arith.arith.registry.names import Name
-from tape_arith.arith.runs.folder import existing_run
+from tape_arith.arith.runs.find import existing_run
 from tape_arith.arith.scoring.score import probed_threshold, score
 from tape_arith.arith.tasks.families.tokens import EOS, PAD
 from tape_arith.arith.tasks.load import load_task
@@ -47,10 +47,10 @@ def measure(options: Options) -> Iterator[Result]:
     if options.run is not None:
         if options.encodings or options.preset or options.settings:
             raise UsageError("a run keeps its settings: no --pe, --preset or --set with --run")
-        folder = existing_run(options.run)
-        record = trained_record(folder)
+        run = existing_run(options.run)
+        record = trained_record(run)
         names, config, seed = (record.name,), record.config, record.seed
-        weights = final_weights(folder, record, hardware.device)
+        weights = final_weights(run, record, hardware.device)
     for name in names:
         for digits in options.lengths or (config.tested_digits,):
             sizes = replace(config, tested_digits=max(digits, config.tested_digits))

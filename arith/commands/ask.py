@@ -12,7 +12,7 @@ from tape_arith.arith.errors import UsageError
 
 if TYPE_CHECKING:
     from tape_arith.arith.registry.names import NamePart
-    from tape_arith.arith.runs.folder import RunFolder
+    from tape_arith.arith.runs.run import Run
 
 EXAMPLE = "tape-arith ask runs/mini/tape/seed-0 123+45"
 
@@ -37,18 +37,18 @@ def command(
     """Answer a problem greedily: each token with its probability, and whether it is right."""
     from tape_arith.arith.registry.names import parse_extrapolation
 
-    folder, extrapolation = _find(run, runs, preset, seed)
+    trained, extrapolation = _find(run, runs, preset, seed)
     extrapolation = parse_extrapolation(with_) if with_ else extrapolation
     use_threads(threads)
     from tape_arith.arith.scoring.answer import answer
 
-    result = answer(folder, problem, extrapolation)
+    result = answer(trained, problem, extrapolation)
     print(json.dumps(result.content()) if as_json else result)
 
 
 def _find(
     target: str, root: Path, preset: str | None, seed: int | None
-) -> "tuple[RunFolder, NamePart | None]":
+) -> "tuple[Run, NamePart | None]":
     """Return the run in folder `target`, or of the encoding `target` with its extrapolation.
 
     Raises UsageError unless exactly one run below `root` matches.
@@ -56,7 +56,8 @@ def _find(
     from tape_arith.arith.files import slug
     from tape_arith.arith.registry.names import parse
     from tape_arith.arith.runs.command_lines import train_command
-    from tape_arith.arith.runs.folder import RunFolder, existing_run
+    from tape_arith.arith.runs.find import existing_run
+    from tape_arith.arith.runs.run import Run
 
     if Path(target).is_dir() or ("/" in target and ".py:" not in target):
         if preset is not None or seed is not None:
@@ -66,13 +67,13 @@ def _find(
         return existing_run(Path(target)), None
     name = parse(target)
     pattern = f"{slug(preset) if preset else '*'}/{slug(str(name.encoding))}/seed-{seed or 0}"
-    folders = [RunFolder(file.parent) for file in sorted(root.glob(f"{pattern}/run.json"))]
-    if not folders:
+    found = [Run(file.parent) for file in sorted(root.glob(f"{pattern}/run.json"))]
+    if not found:
         raise UsageError(
             f"no run of {name.encoding}, seed {seed or 0}, in {root}: "
             f"`{train_command(name, preset, root, seed or 0)}` trains one"
         )
-    if len(folders) > 1:
-        paths = ", ".join(str(folder.path) for folder in folders)
+    if len(found) > 1:
+        paths = ", ".join(str(run.path) for run in found)
         raise UsageError(f"{name} is in {paths}: choose one with --preset")
-    return folders[0], name.extrapolation
+    return found[0], name.extrapolation

@@ -22,7 +22,7 @@ def command(
 ) -> None:
     """Write a trained run as a model for transformers; prints the folder."""
     from tape_arith.arith.export.export_run import export_run
-    from tape_arith.arith.runs.folder import existing_run
+    from tape_arith.arith.runs.find import existing_run
 
     use_threads(None)
     extrapolation = parse_extrapolation(with_) if with_ else None

@@ -72,7 +72,9 @@ def _describe(name: str) -> tuple[dict[str, Any], str]:
 
     if name == _SWEEPS:
         sweeps = [load_sweep(name) for name in sweep_names()]
-        rows = [(s.name, ",".join(s.presets), len(s.runs(Path("runs"))), s.summary) for s in sweeps]
+        rows = [
+            (s.name, ",".join(s.presets), len(s.requests(Path("runs"))), s.summary) for s in sweeps
+        ]
         lines = []
         for name, chosen, runs, text in rows:
             several = chosen.count(",") + 1

@@ -33,7 +33,7 @@ def command(
     from tape_arith.arith.compare.report import collect
     from tape_arith.arith.compare.selection import Selection
     from tape_arith.arith.figures.report.page import write
-    from tape_arith.arith.runs.folder import preset_folder
+    from tape_arith.arith.runs.find import preset_folder
 
     selection = Selection(runs, pe, preset, evaluation_set=EvaluationSet(split, max_digits))
     report = collect(selection, costs=costs)

@@ -52,10 +52,10 @@ def command(
     use_threads(threads)
     name, config = chosen_config(preset, settings, task)
     from tape_arith.arith.data.dataset import FILE
-    from tape_arith.arith.runs.run import Run
+    from tape_arith.arith.runs.request import Request
     from tape_arith.arith.sweeps.engines.local import local_engine
     from tape_arith.arith.sweeps.jobs import ScoreJob, plan, run_jobs, say_result
-    from tape_arith.arith.sweeps.run_sweep import check_runs, draw_comparison
+    from tape_arith.arith.sweeps.run_sweep import check_requests, draw_comparison
     from tape_arith.arith.sweeps.slots import choose_slots
 
     if (datasets / FILE).exists():
@@ -64,17 +64,17 @@ def command(
             f"{datasets.parent} (`train` takes one dataset)"
         )
     options = train_options(backend, compiled, no_curves, track)
-    planned = [Run(pe, seed, name, config, runs) for seed in numbers for pe in names]
+    requests = [Request(pe, seed, name, config, runs) for seed in numbers for pe in names]
     with stopper.handling_signals():
-        check_runs(planned, options.compute if remote is None else AUTO)
-        jobs = plan(planned, options, runs, data=datasets)
+        check_requests(requests, options.compute if remote is None else AUTO)
+        jobs = plan(requests, options, runs, data=datasets)
         for job in jobs:
             if isinstance(job, ScoreJob):
                 say_result(job)
         job_engine = remote or local_engine(choose_slots(jobs, slots), folder, stopper)
         outcome = run_jobs(jobs, job_engine, stopper)
         try:
-            if (figure := draw_comparison(planned)) is not None:
+            if (figure := draw_comparison(requests)) is not None:
                 print(figure)
         finally:  # names failed jobs even if the figure cannot be drawn
             conclude(outcome, stopper)

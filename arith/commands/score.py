@@ -25,7 +25,7 @@ def command(
 ) -> None:
     """Score a run on its grid of lengths, by one teacher-forced pass."""
     from tape_arith.arith.grids.evaluation_set import EvaluationSet
-    from tape_arith.arith.runs.folder import existing_run
+    from tape_arith.arith.runs.find import existing_run
 
     evaluation_set = EvaluationSet(split, max_digits)
     extrapolation = parse_extrapolation(with_) if with_ else None

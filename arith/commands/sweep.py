@@ -18,7 +18,7 @@ from tape_arith.arith.commands.job_options import (
 from tape_arith.arith.runs.options import AUTO
 
 if TYPE_CHECKING:
-    from tape_arith.arith.runs.run import Run
+    from tape_arith.arith.runs.request import Request
     from tape_arith.arith.sweeps.sweep import Sweep
 
 EXAMPLE = "tape-arith sweep paper-20 --time-limit 25m"
@@ -64,15 +64,15 @@ def command(
     from tape_arith.arith.sweeps.engines.local import local_engine
     from tape_arith.arith.sweeps.estimate import forecast, forecast_text, forecast_total
     from tape_arith.arith.sweeps.jobs import plan
-    from tape_arith.arith.sweeps.run_sweep import check_runs, run_sweep, write_tables
+    from tape_arith.arith.sweeps.run_sweep import check_requests, run_sweep, write_tables
     from tape_arith.arith.sweeps.slots import Slots, choose_slots
     from tape_arith.arith.terminal import say
 
     options = train_options(backend, compiled, no_curves, track)
     with stopper.handling_signals():
-        planned = content.runs(runs)
-        check_runs(planned, options.compute if remote is None else AUTO)
-        jobs = plan(planned, options, runs, content.splits)
+        requests = content.requests(runs)
+        check_requests(requests, options.compute if remote is None else AUTO)
+        jobs = plan(requests, options, runs, content.splits)
         shares = choose_slots(jobs, slots) if remote is None else Slots(slots or 1, threads=1)
         costs = forecast(content, jobs, shares, here=remote is None)
         if dry_run:
@@ -87,12 +87,12 @@ def command(
                 rows = status.content(status.status(folder)) | {"tables": list(map(str, tables))}
                 print(json.dumps(rows, indent=1))
             else:
-                _show(content, runs, planned[0], tables)
+                _show(content, runs, requests[0], tables)
         finally:  # names failed jobs even if the tables cannot be written
             conclude(outcome, stopper)
 
 
-def _show(content: "Sweep", runs: Path, first: "Run", tables: Sequence[Path]) -> None:
+def _show(content: "Sweep", runs: Path, first: "Request", tables: Sequence[Path]) -> None:
     """Print a sweep's leaderboard or first table, and the paths of its tables and runs."""
     from rich.console import Console
 

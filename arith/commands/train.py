@@ -101,8 +101,8 @@ def command(
     stopper = stopper_for(time_limit)
     use_threads(threads)
     options = train_options(backend, compiled, no_curves, track, data, on_nonfinite)
-    from tape_arith.arith.runs.folder import existing_run
-    from tape_arith.arith.runs.run import Run
+    from tape_arith.arith.runs.find import existing_run
+    from tape_arith.arith.runs.request import Request
     from tape_arith.arith.scoring.session import score_run
     from tape_arith.arith.training.begin import extend_run
     from tape_arith.arith.training.distributed import process_group
@@ -114,10 +114,10 @@ def command(
                 raise typer.Exit(EXIT_FAILED)
             return
         if run is not None:
-            folder = existing_run(run)
+            trained = existing_run(run)
             if steps is not None:
-                extend_run(folder, steps, data=data)
-            continue_run(folder, options, processes=group, should_stop=stopper)
+                extend_run(trained, steps, data=data)
+            continue_run(trained, options, processes=group, should_stop=stopper)
             extrapolation = None
         else:
             extrapolation = names[0].extrapolation
@@ -126,8 +126,8 @@ def command(
             name, config = chosen_config(preset, settings, task, like=origin)
             if seed is None:
                 seed = 0 if origin is None else origin.seed
-            folder = train_run(
-                Run(names[0], seed, name, config, runs),
+            trained = train_run(
+                Request(names[0], seed, name, config, runs),
                 options,
                 source=source,
                 only_positional=only_positional,
@@ -135,13 +135,13 @@ def command(
                 processes=group,
                 should_stop=stopper,
             )
-        finished = folder.finished()
+        finished = trained.state().weights == "final"
         if finished and not no_score:
             grid = score_run(
-                folder, extrapolation, compute=options.compute.for_scoring, should_stop=stopper
+                trained, extrapolation, compute=options.compute.for_scoring, should_stop=stopper
             )
             finished = grid.complete
             print(grid.summary())
-    print(folder.path)
+    print(trained.path)
     if not finished:
         leave(stopper)

@@ -1,6 +1,6 @@
 """Which runs stand side by side, and what is computed of them, as numbers, words and tables.
 
-selection.py run_files.py       the runs of a comparison, and those that it leaves out
+selection.py run_states.py      the runs of a comparison, and those that it leaves out
 columns.py                      what a column of a table has in every format
 row.py board.py leaderboard.py  a leaderboard: its rows, its list of columns; their order and tests
 across_tasks.py task_table.py   the same encodings in several tasks, and their mean ranks

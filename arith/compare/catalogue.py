@@ -6,13 +6,14 @@ from pathlib import Path
 from textwrap import wrap
 from typing import Any
 
-from tape_arith.arith.compare.run_files import or_default
+from tape_arith.arith.compare.run_states import or_default
 from tape_arith.arith.errors import Failure, UsageError
 from tape_arith.arith.registry.declarations import Declaration, value_text
 from tape_arith.arith.registry.locate import declarations, locate, locations
 from tape_arith.arith.registry.names import parse, task_location
-from tape_arith.arith.runs.folder import RunFolder, find_runs, read_grids
+from tape_arith.arith.runs.find import find_runs
 from tape_arith.arith.runs.preset import describe_preset, load_preset, presets
+from tape_arith.arith.runs.run import Run
 from tape_arith.arith.tasks.load import load_task
 from tape_arith.arith.terminal import escape_control
 
@@ -43,7 +44,7 @@ def catalogue(root: Path, *, costs: bool = False) -> dict[str, Any]:
         "tasks": [declaration.name for declaration in declarations("task")],
         "task_entries": [_entry(declaration) for declaration in declarations("task")],
         "task_packages": {p.name: p.package for p in locations("task") if p.package},
-        "runs": [_run(folder) for folder in find_runs(root)],
+        "runs": [_run(run) for run in find_runs(root)],
     }
 
 
@@ -127,20 +128,20 @@ def _joined(name: str) -> Declaration:
     )
 
 
-def _run(folder: RunFolder) -> dict[str, Any]:
+def _run(run: Run) -> dict[str, Any]:
     """Describe a run; if it cannot be read, the error is its state."""
+    state = run.state()
     try:
-        record, metrics = folder.record(), folder.metrics()
+        record, step = run.record(), state.step
     except Failure as error:
-        return {"path": str(folder.path), "state": f"unreadable: {error}"}
-    steps = f"step {metrics[-1]['step'] if metrics else 0} of {record.config.steps}"
+        return {"path": str(run.path), "state": f"unreadable: {error}"}
     return {
-        "path": str(folder.path),
+        "path": str(run.path),
         "preset": record.preset,
         "encoding": record.encoding,
         "seed": record.seed,
-        "state": "trained" if folder.is_trained(record) else steps,
-        "grids": list(read_grids(folder)),
+        "state": "trained" if state.trained else f"step {step} of {record.config.steps}",
+        "grids": list(run.grids()),
     }
 
 

@@ -5,11 +5,11 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import pandas as pd
 
-from tape_arith.arith.compare.run_files import RunFiles, read_runs
+from tape_arith.arith.compare.run_states import read_states
 from tape_arith.arith.compare.selection import (
     Selection,
     choose_group,
@@ -19,10 +19,12 @@ from tape_arith.arith.compare.selection import (
 from tape_arith.arith.compare.tables import json_text
 from tape_arith.arith.errors import UsageError
 from tape_arith.arith.grids.axes import Axes, scored_axes
+from tape_arith.arith.grids.facts import Budget
 from tape_arith.arith.registry.names import parse, task_location
 from tape_arith.arith.runs.command_lines import other_run_roots, train_command
-from tape_arith.arith.runs.folder import check_one_source, preset_folder, read_grids
+from tape_arith.arith.runs.find import check_one_source, preset_folder
 from tape_arith.arith.runs.preset import check_task
+from tape_arith.arith.runs.run import RunState
 
 
 @dataclass(frozen=True)
@@ -84,17 +86,17 @@ def study(selection: Selection) -> Curves:
             raise UsageError(f"{name} is trained as {name.encoding}: name that, for its curves")
     wanted = selection.wanted
     runs = [
-        run
-        for run in read_runs(selection.root).values()
-        if selection.preset in (None, run.preset) and (not wanted or run.name in wanted)
+        _Training(name, preset, seed, state.record.budget, state)
+        for (preset, name, seed), state in read_states(selection.root).items()
+        if selection.preset in (None, preset) and (not wanted or name in wanted)
     ]
     trained = {run.name for run in runs}
     shown, excluded = choose_group(runs, wanted, _differ, lambda: _no_runs(selection, trained))
     warn_excluded(excluded)
-    check_one_source([run.folder for run in shown])
+    check_one_source([training.state.run for training in shown])
     order = wanted or list(dict.fromkeys(run.name for run in shown))
     shown.sort(key=lambda run: (order.index(run.name), run.seed))
-    first = shown[0].record
+    first = shown[0].state.record
     return Curves(
         {name: [run.seed for run in shown if run.name == name] for name in order},
         first.preset,
@@ -102,31 +104,41 @@ def study(selection: Selection) -> Curves:
         first.config.task,
         first.config.trained_digits,
         first.config.tested_digits,
-        curve_rows((run.name, run.seed, run.folder.metrics()) for run in shown),
+        curve_rows((run.name, run.seed, run.state.run.metrics()) for run in shown),
         next(_axes(shown), ()),
     )
 
 
-def _axes(runs: Iterable[RunFiles]) -> Iterator[Axes]:
+class _Training(NamedTuple):
+    """A run that has curves."""
+
+    name: str
+    preset: str
+    seed: int
+    budget: Budget
+    state: RunState
+
+
+def _axes(runs: Iterable[_Training]) -> Iterator[Axes]:
     """Yield the axes of the small grids of training, from each run that tells them.
 
     A user's task is not run for them: its axes are known once a grid of these lengths is scored.
     """
     for run in runs:
+        config = run.state.record.config
         with suppress(UsageError):
-            if task_location(run.record.config.task).is_builtin:
-                config = run.record.config
+            if task_location(config.task).is_builtin:
                 yield scored_axes(config.bucket(run.seed), config.evaluation_bucket())
-        for grid in read_grids(run.folder).values():
-            if grid.max_digits == run.record.config.tested_digits:
+        for grid in run.state.run.grids().values():
+            if grid.max_digits == config.tested_digits:
                 yield grid.axes
 
 
-def _differ(one: RunFiles, other: RunFiles) -> str:
+def _differ(one: _Training, other: _Training) -> str:
     """Return how the training of two runs differs, "" if it is alike."""
     if one.budget == other.budget:
         return ""
-    return one.record.config.differences(other.record.config) or "not begun alike"
+    return one.state.record.config.differences(other.state.record.config) or "not begun alike"
 
 
 def _no_runs(selection: Selection, trained: set[str]) -> UsageError:

@@ -6,7 +6,7 @@ from itertools import product
 
 from tape_arith.arith.compare.board import Board, Section
 from tape_arith.arith.compare.row import Comparison, Row, Training
-from tape_arith.arith.compare.run_files import Key, RunFiles, key, or_default, read_runs
+from tape_arith.arith.compare.run_states import Key, TolerantState, key, or_default, read_states
 from tape_arith.arith.compare.selection import Selection
 from tape_arith.arith.errors import Failure, UsageError
 from tape_arith.arith.grids.axes import Region
@@ -116,7 +116,7 @@ def build_board(selection: Selection, *, costs: bool = False) -> Board:
     and FLOPs at the size that was trained. Raises UsageError as `Selection.panels` does, Failure if
     costs are asked for and no record tells the size.
     """
-    runs = read_runs(selection.root)
+    runs = read_states(selection.root)
     panels, excluded = selection.panels(runs)
     board = board_of(panels, runs, excluded, costs=costs)
     return board.only(selection.wanted) if selection.named else board
@@ -124,7 +124,7 @@ def build_board(selection: Selection, *, costs: bool = False) -> Board:
 
 def board_of(
     panels: Sequence[Panel],
-    runs: Mapping[Key, RunFiles],
+    runs: Mapping[Key, TolerantState],
     excluded: Sequence[tuple[str, str]] = (),
     *,
     costs: bool = False,
@@ -209,7 +209,7 @@ def _with_costs(row: Row, config: Config) -> Row:
     def name() -> Name:
         return parse(row.panel.name)
 
-    def training(run: RunFiles | None) -> Training:
+    def training(run: TolerantState | None) -> Training:
         # The last line has the totals of the whole run.
         if run is None or not run.metrics or not run.metrics[-1]["seconds"]:
             return Training()
@@ -233,12 +233,12 @@ def _with_costs(row: Row, config: Config) -> Row:
     )
 
 
-def _is_unchanged(run: RunFiles | None) -> bool:
+def _is_unchanged(run: TolerantState | None) -> bool:
     """Tell whether the encoding's code is as it was at training: computing its size runs it."""
     if run is None:
         return False
     try:
-        check_can_continue(run.folder.path, run.record)
+        check_can_continue(run.run.path, run.record)
     except (UsageError, Failure) as error:
         say(f"note: {error}")
         return False

@@ -10,20 +10,20 @@ import pandas as pd
 from tape_arith.arith.compare.board import Board
 from tape_arith.arith.compare.curves import curve_rows
 from tape_arith.arith.compare.leaderboard import build_board
-from tape_arith.arith.compare.run_files import Key, RunFiles, key
+from tape_arith.arith.compare.run_states import Key, TolerantState, key
 from tape_arith.arith.compare.selection import Selection
 from tape_arith.arith.grids.grid import Grid
 from tape_arith.arith.grids.panel import Panel
 from tape_arith.arith.runs.command_lines import reproduction_commands
-from tape_arith.arith.runs.folder import run_folder
+from tape_arith.arith.runs.find import run_at
 
 _ENVIRONMENT = ("tape-arith", "commit", "torch", "hardware", "dtype", "attention", "threads")
 """The facts of environment.json that a report lists."""
 
 
 @dataclass(frozen=True)
-class Run:
-    """One training run, as its folder describes it."""
+class Provenance:
+    """Where the numbers of one training come from, as its folder tells."""
 
     encoding: str
     """The encoding as it was trained, without what is added at test time."""
@@ -43,7 +43,7 @@ class Report:
     """The encodings and runs that a page shows."""
 
     board: Board
-    runs: Sequence[Run]
+    runs: Sequence[Provenance]
     curves: pd.DataFrame
     """As `Curves.rows`, with encodings in the order of the leaderboard."""
     command: str
@@ -69,45 +69,45 @@ def collect(selection: Selection, *, costs: bool = False) -> Report:
     words += ["--compare", selection.names] if selection.named else []
     words += selection.evaluation_set.options + ["--costs"] * costs
     scored: dict[Key, list[Grid]] = {}
-    runs: dict[Key, RunFiles | None] = {}
+    runs: dict[Key, TolerantState | None] = {}
     for row in board.rows:
         for grid, run in zip(row.panel.grids, row.runs, strict=True):
             scored.setdefault(key(grid), []).append(grid)
             runs[key(grid)] = run
-    logged = [run for run in runs.values() if run is not None and run.metrics]
+    logged = {which: run.metrics for which, run in runs.items() if run is not None}
     return Report(
         board.labelled(),
-        [_run(selection.root, grids, runs[which]) for which, grids in scored.items()],
-        curve_rows((run.name, run.seed, run.metrics) for run in logged),
+        [_provenance(selection.root, grids, runs[which]) for which, grids in scored.items()],
+        curve_rows((name, seed, lines) for (_, name, seed), lines in logged.items() if lines),
         shlex.join(words),
     )
 
 
-def _run(root: Path, grids: Sequence[Grid], files: RunFiles | None) -> Run:
+def _provenance(root: Path, grids: Sequence[Grid], state: TolerantState | None) -> Provenance:
     """Describe a run from its files; a fact that they do not state is empty."""
     first, evaluation = grids[0], grids[0].evaluation
     facts = {
-        "configuration": files.record.config.sha256 if files else "",
+        "configuration": state.record.config.sha256 if state else "",
         "evaluation set": evaluation.sha256,
         "task": f"{evaluation.task}, version {evaluation.version}",
         **dict.fromkeys((*_ENVIRONMENT, "trained in", "dataset"), ""),
     }
     # Without the folders above the runs, which are private.
-    folder = run_folder(Path(), *key(first)).path.as_posix()
-    if files is None:
-        return Run(first.encoding, first.seed, folder, facts)
-    environment = files.environment.model_dump(by_alias=True) if files.environment else {}
+    folder = run_at(Path(), *key(first)).path.as_posix()
+    if state is None:
+        return Provenance(first.encoding, first.seed, folder, facts)
+    environment = state.environment.model_dump(by_alias=True) if state.environment else {}
     for name in _ENVIRONMENT:
         facts[name] = "" if environment.get(name) is None else str(environment[name])
-    if "train" in files.seconds:
-        facts["trained in"] = f"{files.seconds['train']:,.0f} s"
-    facts["dataset"] = files.record.data or "made as needed"
-    return Run(
+    if "train" in state.seconds:
+        facts["trained in"] = f"{state.seconds['train']:,.0f} s"
+    facts["dataset"] = state.record.data or "made as needed"
+    return Provenance(
         first.encoding,
         first.seed,
         folder,
         facts,
-        files.record.config.as_dict(),
-        reproduction_commands(root, files.record, grids),
+        state.record.config.as_dict(),
+        reproduction_commands(root, state.record, grids),
         environment.get("command"),
     )

@@ -6,7 +6,7 @@ from functools import cached_property
 from typing import Any, NamedTuple
 
 from tape_arith.arith.compare.columns import UNKNOWN
-from tape_arith.arith.compare.run_files import RunFiles
+from tape_arith.arith.compare.run_states import TolerantState
 from tape_arith.arith.grids.panel import SOLVED, Panel
 from tape_arith.arith.grids.statistics import Welch
 from tape_arith.arith.runs.metrics import last_evaluations
@@ -60,7 +60,7 @@ class Row:
     kind: str = ""
     tests: Mapping[str, Comparison] = field(default_factory=dict)
     """The comparison with each reference, by its name."""
-    runs: Sequence[RunFiles | None] = ()
+    runs: Sequence[TolerantState | None] = ()
     """The run of each seed, if its files are here."""
     trainings: Sequence[Training] = ()
     """The training of each seed, if costs were asked for."""

@@ -7,7 +7,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import NamedTuple, Protocol, TypeVar
 
-from tape_arith.arith.compare.run_files import Key, RunFiles, key, read_runs
+from tape_arith.arith.compare.run_states import Key, key, read_states
 from tape_arith.arith.errors import UsageError, unknown
 from tape_arith.arith.files import slug
 from tape_arith.arith.grids.comparable import differences
@@ -22,7 +22,7 @@ from tape_arith.arith.runs.command_lines import (
     score_command,
     train_command,
 )
-from tape_arith.arith.runs.folder import find_grids, preset_folder
+from tape_arith.arith.runs.find import find_grids, preset_folder
 from tape_arith.arith.runs.preset import check_task, is_preset, load_preset, with_task
 from tape_arith.arith.terminal import say
 
@@ -33,7 +33,7 @@ _MOST_NAMED = 8
 
 
 class _Candidate(Protocol):
-    """A grid, or the files of a run."""
+    """A grid, or a training."""
 
     @property
     def name(self) -> str: ...
@@ -97,7 +97,7 @@ class Selection:
         return find_grids(self.root, self.preset, named, self.evaluation_set)
 
     def panels(
-        self, runs: Mapping[Key, RunFiles] | None = None
+        self, runs: Mapping[Key, object] | None = None
     ) -> tuple[list[Panel], list[Excluded]]:
         """Return a panel for each encoding, and the runs that are left out.
 
@@ -119,9 +119,9 @@ class Selection:
         if read_all:
             scored = set(map(key, every_grid))
             unscored = [
-                run
-                for which, run in (read_runs(self.root) if runs is None else runs).items()
-                if run.preset == shown[0].preset and which not in scored
+                (name, seed)
+                for preset, name, seed in (read_states(self.root) if runs is None else runs)
+                if preset == shown[0].preset and (preset, name, seed) not in scored
             ]
             if unscored:
                 reason = f"not scored{self.evaluation_set} yet"
@@ -177,7 +177,8 @@ class Selection:
 
 def scored_in_part(grids: Iterable[Grid], task: str = "") -> Excluded:
     """Return grids of `task` as left out, because they are not complete."""
-    return Excluded(f"{task}, {_listed(grids)}" if task else _listed(grids), "scored in part")
+    seeds = _listed((grid.name, grid.seed) for grid in grids)
+    return Excluded(f"{task}, {seeds}" if task else seeds, "scored in part")
 
 
 def _of_task(task: str, grids: Sequence[Grid]) -> list[Grid]:
@@ -235,7 +236,10 @@ def choose_group(
                 groups.append(alike := [])
             alike.append(one)
     shown, *rest = sorted(groups, key=order, reverse=True)
-    excluded = [Excluded(_listed(group), differ(group[0], shown[0])) for group in rest]
+    excluded = [
+        Excluded(_listed((one.name, one.seed) for one in group), differ(group[0], shown[0]))
+        for group in rest
+    ]
     if lacking := [name for name in wanted if name not in {one.name for one in shown}]:
         reasons = "; ".join(f"{runs}: {reason}" for runs, reason in excluded)
         raise UsageError(
@@ -255,11 +259,11 @@ def budget_preference(preset: str, budget: Budget) -> tuple[bool, bool]:
     return own_weights and steps and budget.config_sha256 == config.sha256, own_weights
 
 
-def _listed(runs: Iterable[_Candidate]) -> str:
-    """Return "rope seeds 0, 1; tape seed 0"."""
+def _listed(runs: Iterable[tuple[str, int]]) -> str:
+    """Return "rope seeds 0, 1; tape seed 0" for pairs of encoding and seed."""
     seeds: dict[str, list[int]] = {}
-    for run in runs:
-        seeds.setdefault(run.name, []).append(run.seed)
+    for name, seed in runs:
+        seeds.setdefault(name, []).append(seed)
     return "; ".join(
         f"{name} seed{'s' * (len(numbers) > 1)} {', '.join(map(str, sorted(numbers)))}"
         for name, numbers in seeds.items()

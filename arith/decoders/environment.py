@@ -8,8 +8,8 @@ import torch
 
 from tape_arith.arith.documents import write_document
 from tape_arith.arith.machine import commit, own_version
-from tape_arith.arith.runs.folder import RunFolder
 from tape_arith.arith.runs.record import Environment
+from tape_arith.arith.runs.run import Run
 from tape_arith.arith.terminal import say
 from tape_arith.models.hardware import Hardware
 
@@ -52,18 +52,18 @@ def scoring_facts(hardware: Hardware) -> dict[str, str]:
     return {key: str(facts[key]) for key in _SCORING_FACTS if facts[key] is not None}
 
 
-def record_environment(folder: RunFolder, now: dict[str, Any]) -> None:
+def record_environment(run: Run, now: dict[str, Any]) -> None:
     """Write environment.json, and keep the environments of earlier calls in it.
 
     Reports on stderr the changes that may make a resumed run differ from an unbroken one.
     """
     earlier: list[dict[str, Any]] = []
-    if folder.environment_file.exists():
-        last = folder.environment().model_dump(by_alias=True)
+    if run.environment_file.exists():
+        last = run.environment().model_dump(by_alias=True)
         earlier = [each for each in (*last.pop("earlier"), last) if each != now]
         changed = [key for key in _DECIDES_BITS if last[key] != now[key]]
-        if changed and folder.unfinished():
+        if changed and run.state().weights == "checkpoint":
             changes = ", ".join(f"{key} changed from {last[key]} to {now[key]}" for key in changed)
             say(f"note: not bit for bit an unbroken run: since the last call {changes}")
     content = {**now, "earlier": earlier} if earlier else now
-    write_document(folder.environment_file, content, Environment.kind)
+    write_document(run.environment_file, content, Environment.kind)

@@ -22,8 +22,8 @@ from tape_arith.arith.errors import Corrupt, Failure, UsageError
 from tape_arith.arith.files import atomic, parse_json
 from tape_arith.arith.registry.names import Name
 from tape_arith.arith.runs.command_lines import how_to_restore_weights, why_no_weights
-from tape_arith.arith.runs.folder import RunFolder
 from tape_arith.arith.runs.record import RunRecord, check_can_continue
+from tape_arith.arith.runs.run import Run
 from tape_arith.models.decoder import Decoder
 from tape_arith.models.hardware import detect
 
@@ -109,20 +109,20 @@ def load_state(
     return tensors, facts
 
 
-def final_weights(folder: RunFolder, record: RunRecord, device: str) -> dict[str, Tensor]:
+def final_weights(run: Run, record: RunRecord, device: str) -> dict[str, Tensor]:
     """Load the final weights of a run, by their names in its decoder.
 
     Raises Failure, with advice, if they are corrupt, do not fit or are of another budget.
     """
-    path = folder.final
+    path = run.final
     try:
         tensors, facts = load_state(path, record, device)
     except Corrupt as error:
-        raise Corrupt(f"{error}: {how_to_restore_weights(folder)}") from error
+        raise Corrupt(f"{error}: {how_to_restore_weights(run)}") from error
     if facts.get("step") != record.config.steps:
         raise Failure(
             f"{path} is of step {facts.get('step')}, and the run is trained for "
-            f"{record.config.steps}: {how_to_restore_weights(folder)}"
+            f"{record.config.steps}: {how_to_restore_weights(run)}"
         )
     weights = {name.removeprefix("model/"): tensor for name, tensor in tensors.items()}
     # Shapes are compared before the real decoder is built: a record may ask for too much memory.
@@ -133,12 +133,11 @@ def final_weights(folder: RunFolder, record: RunRecord, device: str) -> dict[str
             raise Failure(
                 f"{path} is not of this run's decoder: {name} is {actual.get(name, 'missing')} in "
                 f"the file and {expected.get(name, 'missing')} in the decoder: "
-                f"{how_to_restore_weights(folder)}"
+                f"{how_to_restore_weights(run)}"
             )
         if not weights[name].isfinite().all():
             raise Failure(
-                f"{path} holds weights that are not finite ({name}): "
-                f"{how_to_restore_weights(folder)}"
+                f"{path} holds weights that are not finite ({name}): {how_to_restore_weights(run)}"
             )
     return weights
 
@@ -155,25 +154,25 @@ def shapes(tensors: Mapping[str, Tensor]) -> dict[str, str]:
     }
 
 
-def trained_record(folder: RunFolder) -> RunRecord:
+def trained_record(run: Run) -> RunRecord:
     """Return the record of a run that can be scored.
 
     Raises UsageError if it is not trained to its end or began on another version of the task.
     """
-    record = folder.record()
-    check_can_continue(folder.path, record)
-    if not folder.finished():
-        raise UsageError(why_no_weights(folder))
+    record = run.record()
+    check_can_continue(run.path, record)
+    if run.state().weights != "final":
+        raise UsageError(why_no_weights(run))
     return record
 
 
-def trained_decoder(folder: RunFolder, name: Name, record: RunRecord) -> Decoder:
+def trained_decoder(run: Run, name: Name, record: RunRecord) -> Decoder:
     """Build the decoder of a trained run with its final weights, on this machine's device.
 
     `name` is the run's encoding, with an extrapolation or without.
     """
     device = detect().device
-    weights = final_weights(folder, record, device)
+    weights = final_weights(run, record, device)
     decoder = decoder_for(record.config, name, record.seed)
     decoder.load_state_dict(weights)
     return decoder.to(device)

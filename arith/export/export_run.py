@@ -28,8 +28,8 @@ from tape_arith.arith.grids.panel import Panel
 from tape_arith.arith.machine import own_version
 from tape_arith.arith.registry.locate import locate
 from tape_arith.arith.registry.names import Name, NamePart
-from tape_arith.arith.runs.folder import RunFolder
 from tape_arith.arith.runs.record import RunRecord
+from tape_arith.arith.runs.run import Run
 from tape_arith.arith.tasks.families.tokens import BOS, EOS, PAD, SPECIAL, SYMBOLS
 from tape_arith.arith.tasks.families.two_operands import TwoOperands
 from tape_arith.arith.tasks.families.writing import Format
@@ -42,18 +42,18 @@ _CARD_LENGTHS = 12
 
 
 def export_run(
-    folder: RunFolder,
+    run: Run,
     *,
     extrapolation: NamePart | None = None,
     out: Path | None = None,
     fresh: bool = False,
 ) -> Path:
-    """Write the run in `folder`, with `extrapolation` or without; return the folder written.
+    """Write `run`, with `extrapolation` or without; return the folder written.
 
     Raises UsageError for a run that is not finished, an encoding or a task that cannot be exported,
     or an `out` that holds something else.
     """
-    record = trained_record(folder)
+    record = trained_record(run)
     answer_width(_two_operands(record.config.task))
     name = Name(record.name.encoding, extrapolation)
     out = out or _default_folder(record.preset, slug(str(name)), f"seed-{record.seed}")
@@ -66,7 +66,7 @@ def export_run(
         "trained_with": record.version,
     }
     with exported(out, facts, fresh) as target:
-        _write_model(target, folder, name, record)
+        _write_model(target, run, name, record)
     return out
 
 
@@ -78,8 +78,8 @@ def _default_folder(*words: str) -> Path:
 # ---- model -------------------------------------------------------------------------------------
 
 
-def _write_model(target: Path, folder: RunFolder, name: Name, record: RunRecord) -> None:
-    decoder = trained_decoder(folder, name, record)
+def _write_model(target: Path, run: Run, name: Name, record: RunRecord) -> None:
+    decoder = trained_decoder(run, name, record)
     version = own_version()
     files = source_files(name, version)
     modules = sorted(file.removesuffix(".py") for file in files)
@@ -90,7 +90,7 @@ def _write_model(target: Path, folder: RunFolder, name: Name, record: RunRecord)
         files[file] = render(file, special=SPECIAL, vocabulary=vocabulary)
     for file, content in _configs(name, record, decoder).items():
         files[file] = json.dumps(content, indent=1, ensure_ascii=False) + "\n"
-    files["README.md"] = _model_card(folder, name, record, decoder)
+    files["README.md"] = _model_card(run, name, record, decoder)
     for file, text in files.items():
         write_text(target / file, text)
     # A checkpoint omits the buffers that an encoding computes from its setting; an export has them.
@@ -172,10 +172,10 @@ def answer_width(task: TwoOperands) -> tuple[int, int]:
 # ---- model card --------------------------------------------------------------------------------
 
 
-def _model_card(folder: RunFolder, name: Name, record: RunRecord, decoder: Decoder) -> str:
+def _model_card(run: Run, name: Name, record: RunRecord, decoder: Decoder) -> str:
     """Format a run's model card, with its grid if it is scored as `name`. Raises Failure for a
     corrupt grid."""
-    file = folder.grid_file(name.extrapolation)
+    file = run.grid_file(name.extrapolation)
     grid = Grid.load(file) if file.exists() else None
     located = [locate("encoding", part.name) for part in name.encoding.parts]
     if name.extrapolation is not None:

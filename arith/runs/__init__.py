@@ -1,7 +1,8 @@
 """One run on disk: its recipe, its record, its files.
 
 config.py preset.py options.py  recipes; presets; options that change numbers by rounding at most
-run.py                          a planned run
-record.py folder.py metrics.py  run.json and other documents; paths; lines of metrics
+request.py                      a run that is asked for
+run.py find.py                  a run on disk and how far it is; the runs below a folder
+record.py metrics.py            run.json and other documents; lines of metrics
 command_lines.py                the commands in messages
 """

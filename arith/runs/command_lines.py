@@ -9,9 +9,10 @@ from tape_arith.arith.errors import Failure, UsageError
 from tape_arith.arith.grids.evaluation_set import EvaluationSet
 from tape_arith.arith.grids.grid import Grid
 from tape_arith.arith.registry.names import Name, NamePart
-from tape_arith.arith.runs.folder import RunFolder, run_folder
+from tape_arith.arith.runs.find import run_at
 from tape_arith.arith.runs.preset import changed_settings, is_preset
 from tape_arith.arith.runs.record import RunRecord
+from tape_arith.arith.runs.run import Run
 
 _ANEW = "train it anew, into another folder with --runs, or with --fresh, which drops its grids too"
 
@@ -21,7 +22,7 @@ def train_command(name: Name, preset: str | None, root: Path, seed: int = 0) -> 
     origin = name.encoding.origin
     words = ["train", "--pe", str(name) if origin is None else name.encoding.own]
     if origin is not None:
-        source = run_folder(root, preset or "PRESET", origin.encoding, seed).path
+        source = run_at(root, preset or "PRESET", origin.encoding, seed).path
         words += init_from_options(name, source)
     elif preset is not None:
         words += ["--preset", preset]
@@ -36,36 +37,35 @@ def init_from_options(name: Name, source: Path) -> list[str]:
     return ["--init-from", str(source), *only]
 
 
-def resume_command(folder: RunFolder, *options: str) -> str:
+def resume_command(run: Run, *options: str) -> str:
     """Return the command that continues the training of a run."""
-    return _quoted(["train", str(folder.path), *options])
+    return _quoted(["train", str(run.path), *options])
 
 
 def score_command(root: Path, preset: str, name: Name, evaluation_set: EvaluationSet) -> str:
     """Return the next command towards a missing grid: train, resume or score the first run."""
-    encoding = run_folder(root, preset, name.encoding, 0).path.parent
+    encoding = run_at(root, preset, name.encoding, 0).path.parent
     first = min(encoding.glob("seed-*/run.json"), default=None)
     if first is not None:
-        folder = RunFolder(first.parent)
-        if folder.unfinished():
-            return resume_command(folder)
-        if folder.finished() or folder.has_results():
-            return _scoring(folder, name.extrapolation, evaluation_set)
+        run = Run(first.parent)
+        state = run.state()
+        if state.weights == "checkpoint":
+            return resume_command(run)
+        if state.weights == "final" or state.lacks_weights:
+            return _scoring(run, name.extrapolation, evaluation_set)
     return train_command(name, preset, root)
 
 
 def completing_command(root: Path, grid: Grid, evaluation_set: EvaluationSet) -> str:
     """Return the command that completes a grid, or the reason why no command can."""
-    folder = run_folder(root, grid.preset, grid.encoding, grid.seed)
-    return _scoring(folder, grid.extrapolation, evaluation_set)
+    run = run_at(root, grid.preset, grid.encoding, grid.seed)
+    return _scoring(run, grid.extrapolation, evaluation_set)
 
 
-def _scoring(
-    folder: RunFolder, extrapolation: NamePart | str | None, evaluation_set: EvaluationSet
-) -> str:
-    if folder.has_results_without_weights():
-        return why_no_weights(folder)
-    return _quoted(["score", str(folder.path), *score_options(extrapolation, evaluation_set)])
+def _scoring(run: Run, extrapolation: NamePart | str | None, evaluation_set: EvaluationSet) -> str:
+    if run.state().lacks_weights:
+        return why_no_weights(run)
+    return _quoted(["score", str(run.path), *score_options(extrapolation, evaluation_set)])
 
 
 def reproduction_commands(root: Path, record: RunRecord, grids: Sequence[Grid]) -> list[str]:
@@ -93,7 +93,7 @@ def _training_lines(root: Path, record: RunRecord) -> list[list[str]]:
     if record.init_from is not None:
         try:
             origin, name = record.init_from, record.name
-            source = run_folder(root, record.preset, origin.encoding, origin.seed).record()
+            source = run_at(root, record.preset, origin.encoding, origin.seed).record()
         except (Failure, UsageError):  # the other run or the encoding's file is missing
             return []
         expected = (origin.encoding, origin.seed, origin.config_sha256, origin.steps)
@@ -115,7 +115,7 @@ def _training_lines(root: Path, record: RunRecord) -> list[list[str]]:
 
 
 def _new_folder(record: RunRecord) -> Path:
-    return run_folder(Path("runs"), record.preset, record.encoding, record.seed).path
+    return run_at(Path("runs"), record.preset, record.encoding, record.seed).path
 
 
 def _quoted(words: list[str]) -> str:
@@ -128,21 +128,21 @@ def score_options(extrapolation: NamePart | str | None, evaluation_set: Evaluati
     return [*extra, *evaluation_set.options]
 
 
-def why_no_weights(folder: RunFolder) -> str:
+def why_no_weights(run: Run) -> str:
     """Say why a run has no final weights, and how to get weights."""
-    if folder.has_results_without_weights():
+    if run.state().lacks_weights:
         return (
-            f"{folder.path} is scored, but its weights are not here: put {folder.final.name} into "
-            f"{folder.final.parent}, or {_ANEW}"
+            f"{run.path} is scored, but its weights are not here: put {run.final.name} into "
+            f"{run.final.parent}, or {_ANEW}"
         )
-    return f"{folder.path} is not trained to its end: `{resume_command(folder)}`"
+    return f"{run.path} is not trained to its end: `{resume_command(run)}`"
 
 
-def how_to_restore_weights(folder: RunFolder) -> str:
+def how_to_restore_weights(run: Run) -> str:
     """Say how to restore final weights that are corrupt."""
-    if folder.has_results() and not folder.before_cooldown.exists():
+    if run.grid_files() and not run.before_cooldown.exists():
         return f"put back a copy that is whole, or {_ANEW}"
-    return f"remove it, then `{resume_command(folder)}` trains the last steps, or all, again"
+    return f"remove it, then `{resume_command(run)}` trains the last steps, or all, again"
 
 
 def other_run_roots(root: Path) -> str:

@@ -1,93 +1,238 @@
-"""A run as it is planned: what is trained and scored, and how much of it is in its folder.
+"""A run on disk: its files, read and written.
 
-Never imports torch.
+    RUNS/PRESET/PE/seed-S/    (RUNS/PRESET@TASK/... where the task is not the preset's own)
+        run.json          the request: encoding, seed, config, data
+        environment.json  the machine and software that trained it
+        metrics.jsonl     one line every few steps
+        timings.json      seconds of each stage
+        grid.json         exact match by operand lengths (grid+yarn.json: scored with YaRN;
+                          grid@carry.json: scored on the split carry)
+        at-N-steps/       grids from before a budget of N steps was extended
+        tracking/         what trackers write
+        weights/          safetensors; all other files are small enough to copy elsewhere
+
+Facts are read from the files, never from their names. Never imports torch.
 """
 
-from collections.abc import Mapping
-from contextlib import suppress
-from dataclasses import dataclass, field, replace
+import json
+import shutil
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
-from tape_arith.arith.errors import Failure
+from tape_arith.arith.documents import read_document, write_document
+from tape_arith.arith.errors import Corrupt, Failure
+from tape_arith.arith.files import append_line, slug, write_text
 from tape_arith.arith.grids.evaluation_set import DEFAULT_SET, EvaluationSet
 from tape_arith.arith.grids.grid import Grid
-from tape_arith.arith.lock import activity
-from tape_arith.arith.registry.names import Name
-from tape_arith.arith.runs.config import Config
-from tape_arith.arith.runs.folder import Progress, RunFolder, run_folder
-from tape_arith.arith.runs.record import RunRecord
+from tape_arith.arith.lock import activity, check_lock
+from tape_arith.arith.registry.names import NamePart
+from tape_arith.arith.runs.metrics import read_lines
+from tape_arith.arith.runs.record import Environment, RunRecord, Timings
+from tape_arith.arith.terminal import say
+
+
+class _File(str):
+    """A file's path inside the folder of a run; as an attribute of Run, its full path."""
+
+    def __get__(self, folder: "Run", owner: type) -> Path:
+        return folder.path / self
 
 
 @dataclass(frozen=True)
 class Run:
-    """One encoding, with or without an extrapolation, and one seed: trained, then scored."""
+    """A run at a path. Every write checks first that the lock was not lost meanwhile."""
 
-    name: Name
-    seed: int
-    preset: str
-    config: Config
-    root: Path
-    settings: Mapping[str, Any] = field(default_factory=dict)
-    """The values of the settings that vary in its sweep."""
+    path: Path
 
-    @property
-    def folder(self) -> RunFolder:
-        return run_folder(self.root, self.preset, self.name.encoding, self.seed)
+    record_file = _File("run.json")
+    metrics_file = _File("metrics.jsonl")
+    environment_file = _File("environment.json")
+    timings_file = _File("timings.json")
+    tracking = _File("tracking")
+    """The folder that trackers write to."""
+    final = _File("weights/final.safetensors")
+    """Weights after the last step."""
+    latest = _File("weights/latest.safetensors")
+    """The checkpoint from which an unfinished training continues."""
+    previous = _File("weights/previous.safetensors")
+    """The checkpoint before `latest`, which is used if `latest` is damaged."""
+    before_cooldown = _File("weights/before-cooldown.safetensors")
+    """The checkpoint from which `train RUN --steps N` continues."""
 
-    @property
-    def source(self) -> "Run | None":
-        """The run, of the same seed and settings, whose final weights this one starts from."""
-        origin = self.name.encoding.origin
-        return None if origin is None else replace(self, name=Name(origin.encoding))
+    def grid_file(
+        self,
+        extrapolation: NamePart | str | None = None,
+        evaluation_set: EvaluationSet = DEFAULT_SET,
+    ) -> Path:
+        """Return the path of the grid with an extrapolation on a normalized evaluation set."""
+        split, reach = evaluation_set.filename_parts
+        way = f"+{slug(str(extrapolation))}" if extrapolation else ""
+        return self.path / f"grid{split}{way}{reach}.json"
 
-    def matches(self, record: RunRecord) -> bool:
-        """Tell whether `record` is of this run, and task and encoding are unchanged since then."""
-        requested = (str(self.name.encoding), self.seed, self.config)
-        return (record.encoding, record.seed, record.config) == requested and record.is_current
+    def exists(self) -> bool:
+        return self.record_file.exists()
 
-    def record(self) -> RunRecord | None:
-        """Return the record in the run's folder if it can be read and is of this run."""
-        with suppress(Failure):
-            record = self.folder.record()
-            return record if self.matches(record) else None
-        return None
+    def state(self) -> "RunState":
+        """Return how far the run is."""
+        return RunState(self)
 
-    def score_progress(self, evaluation_set: EvaluationSet) -> Progress:
-        """Read how far the run is scored on `evaluation_set`."""
-        file = self.folder.grid_file(self.name.extrapolation, evaluation_set)
-        running = activity(self.folder.path) == f"score {file.name}"
-        try:
-            grid = self._grid(evaluation_set)
-        except Failure as error:
-            return Progress(error=str(error))
-        if grid is None:
-            return Progress(running=running)
-        blocks = grid.evaluation.problems_per_cell
-        return Progress(grid.complete, running, grid.blocks_done, blocks)
+    def checkpoints(self) -> list[Path]:
+        """Return the checkpoints from which training can continue, in the order to try them.
 
-    def complete_grid(self, evaluation_set: EvaluationSet) -> Grid | None:
-        """Return the run's grid on `evaluation_set`; None if it must still be scored."""
-        try:
-            grid = self._grid(evaluation_set)
-        except Failure:  # corrupt, as `status` says
-            return None
-        if grid is None or not grid.complete:
-            return None
-        if evaluation_set != DEFAULT_SET:
-            grid.standard = self.complete_grid(DEFAULT_SET)
-        return grid
-
-    def _grid(self, evaluation_set: EvaluationSet) -> Grid | None:
-        """Return the run's grid, as far as it is scored; None if the file is of another run.
-
-        Raises Failure if its file is corrupt.
+        The steps before the cool-down do not depend on the budget, so `before_cooldown` is always
+        a valid one.
         """
-        file, record = self.folder.grid_file(self.name.extrapolation, evaluation_set), self.record()
-        if record is None or not file.exists():
+        files = (self.latest, self.previous, self.before_cooldown)
+        return [file for file in files if file.exists()]
+
+    def grid_files(self) -> list[Path]:
+        """Return the files of grids, complete or not, sorted by name."""
+        return sorted(self.path.glob("grid*.json"), key=lambda file: file.stem)
+
+    def grids(self) -> dict[str, Grid]:
+        """Read the grids by file name without suffix; name and leave out corrupt ones."""
+        grids = {}
+        for file in self.grid_files():
+            try:
+                grids[file.stem] = Grid.load(file)
+            except Failure as error:
+                say(f"note: left out: {error}")
+        return grids
+
+    def record(self) -> RunRecord:
+        """Read run.json. Raises Failure if there is none or it is corrupt."""
+        return read_document(self.record_file, RunRecord)
+
+    def write_record(self, record: RunRecord) -> None:
+        check_lock(self.path)
+        write_document(self.record_file, record.to_dict(), RunRecord.kind)
+
+    def environment(self) -> Environment:
+        """Read environment.json. Raises Failure if there is none or it is corrupt."""
+        return read_document(self.environment_file, Environment)
+
+    def timings(self) -> dict[str, float]:
+        """Return the seconds of each stage; {} if there is no file. Raises Failure if corrupt."""
+        if not self.timings_file.exists():
+            return {}
+        return read_document(self.timings_file, Timings).seconds
+
+    def write_timing(self, stage: str, seconds: float) -> None:
+        check_lock(self.path)
+        stages = self.timings() | {stage: round(seconds, 3)}
+        write_document(self.timings_file, {"seconds": stages}, Timings.kind)
+
+    def metrics(self) -> list[dict[str, Any]]:
+        """Read metrics.jsonl; [] if there is no file. Raises Corrupt for an invalid line."""
+        lines, faults = read_lines(self.metrics_file)
+        if faults:
+            remedy = "put back a whole copy, or remove that line: it only logs"
+            raise Corrupt(f"{self.metrics_file} is corrupt: {faults[0]}; {remedy}")
+        return lines
+
+    def add_metrics(self, content: dict[str, Any]) -> None:
+        """Add a line to metrics.jsonl. Raises Failure if writing fails."""
+        check_lock(self.path)
+        append_line(self.metrics_file, json.dumps(content, allow_nan=False))
+
+    def truncate_metrics(self, step: int) -> None:
+        """Drop the lines after `step`, which will be repeated; name and drop corrupt lines."""
+        check_lock(self.path)
+        lines, faults = read_lines(self.metrics_file)
+        for fault in faults:
+            say(f"note: left out of {self.metrics_file}: {fault}")
+        earlier = (json.dumps(line) + "\n" for line in lines if line["step"] <= step)
+        write_text(self.metrics_file, "".join(earlier))
+
+    def set_grids_aside(self, steps: int) -> None:
+        """Move the grids of a budget of `steps`, which is about to be extended."""
+        check_lock(self.path)
+        for grid in self.grid_files():
+            aside = self.path / f"at-{steps}-steps" / grid.name
+            aside.parent.mkdir(exist_ok=True)
+            grid.replace(aside)
+
+    def delete(self) -> None:
+        """Delete the run's files, the record first: what a kill leaves does not count as a run."""
+        check_lock(self.path)
+        files = [self.record_file, self.environment_file, self.metrics_file, self.timings_file]
+        files += [*self.grid_files(), *self.path.glob("at-*-steps/grid*.json")]
+        for file in [*files, *self.path.glob("weights/*.safetensors")]:
+            file.unlink(missing_ok=True)
+        self.remove_partial()
+        shutil.rmtree(self.tracking, ignore_errors=True)
+
+    def remove_partial(self) -> None:
+        """Remove the temporary files that a killed process left; they are never read."""
+        for path in self.path.rglob(".*.partial"):
+            if not path.is_dir():  # a folder is of an export, which removes it
+                path.unlink()
+
+
+@dataclass(frozen=True)
+class RunState:
+    """How far a run is. Each file is read once, when first needed; raises Failure if corrupt."""
+
+    run: Run
+    matches: Callable[[RunRecord], bool] = lambda record: True
+    """Whether a record is of the run that is asked for; if not, that run does not exist."""
+
+    @cached_property
+    def record(self) -> RunRecord:
+        return self.run.record()
+
+    @cached_property
+    def exists(self) -> bool:
+        return self.run.exists() and self.matches(self.record)
+
+    @cached_property
+    def weights(self) -> Literal["final", "checkpoint"] | None:
+        """The weights in the folder: "checkpoint" if training can continue up to the budget."""
+        run = self.run
+        # A kill between the two renames of a save leaves only the previous checkpoint.
+        if run.final.exists() and not (run.latest.exists() or run.previous.exists()):
+            return "final"
+        return "checkpoint" if run.checkpoints() else None
+
+    @cached_property
+    def lacks_weights(self) -> bool:
+        """Whether the run has a grid, complete or not, but no weights in its folder."""
+        return self.weights is None and bool(self.run.grid_files())
+
+    @cached_property
+    def trained(self) -> bool:
+        """Whether training is over; without weights, a complete grid shows it."""
+        over = self.weights == "final" or (self.weights is None and self.scored)
+        return self.exists and over
+
+    @cached_property
+    def scored(self) -> bool:
+        """Whether any grid at the present budget is complete; a corrupt one counts as missing."""
+        grids = self.run.grids().values() if self.exists else ()
+        return any(grid.complete and self.record.has_scored(grid) for grid in grids)
+
+    @cached_property
+    def activity(self) -> str | None:
+        """What a process does with the run now: "train" or "score grid.json"."""
+        return activity(self.run.path)
+
+    @cached_property
+    def metrics(self) -> list[dict[str, Any]]:
+        return self.run.metrics()
+
+    @property
+    def step(self) -> int:
+        return self.metrics[-1]["step"] if self.metrics else 0
+
+    @property
+    def seconds_left(self) -> float | None:
+        """The rest of the training at the pace of the last lines of metrics; None if unknown."""
+        start, steps = {"step": 0, "seconds": 0.0}, self.record.config.steps
+        before, last = [start, start, *self.metrics][-2:]
+        if not before["step"] < last["step"] < steps:
             return None
-        grid = Grid.load(file)
-        digits = evaluation_set.max_digits or self.config.tested_digits
-        facts = (grid.name, grid.split, grid.max_digits)
-        requested = (str(self.name), evaluation_set.split, digits)
-        return grid if record.has_scored(grid) and facts == requested else None
+        pace = (last["seconds"] - before["seconds"]) / (last["step"] - before["step"])
+        return round(float(pace * (steps - last["step"])), 1)

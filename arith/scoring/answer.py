@@ -13,7 +13,7 @@ from tape_arith.arith.decoders.build import user_errors
 from tape_arith.arith.decoders.weights import trained_decoder, trained_record
 from tape_arith.arith.errors import UsageError
 from tape_arith.arith.registry.names import Name, NamePart
-from tape_arith.arith.runs.folder import RunFolder
+from tape_arith.arith.runs.run import Run
 from tape_arith.arith.scoring.greedy import greedy_answers
 from tape_arith.arith.tasks.load import load_task, task_errors
 from tape_arith.models.hardware import detect
@@ -81,13 +81,13 @@ class Answer:
         return "\n".join(lines)
 
 
-def answer(folder: RunFolder, written: str, extrapolation: NamePart | None = None) -> Answer:
-    """Return the answer of the run in `folder` to the problem `written`, as in "123+45".
+def answer(run: Run, written: str, extrapolation: NamePart | None = None) -> Answer:
+    """Return the answer of `run` to the problem `written`, as in "123+45".
 
     Decoding is greedy and in float32. Raises UsageError if `written` is not a problem of the run's
     task, longer than the run was tested on, or the run is not trained to its end.
     """
-    record = trained_record(folder)
+    record = trained_record(run)
     config, name = record.config, Name(record.name.encoding, extrapolation)
     task = load_task(config.task)
     with task_errors(config.task):
@@ -96,11 +96,11 @@ def answer(folder: RunFolder, written: str, extrapolation: NamePart | None = Non
     for axis, length, most in zip(task.axes, problem.axis_lengths[0], tested, strict=True):
         if length > most:
             raise UsageError(
-                f"'{written}' has {length} {axis.name}, and {folder.path} takes up to {most}: ask "
+                f"'{written}' has {length} {axis.name}, and {run.path} takes up to {most}: ask "
                 "for a shorter one"
             )
     exact = detect(compiled=False).in_float32()
-    runner = Runner(trained_decoder(folder, name, record).eval(), exact)
+    runner = Runner(trained_decoder(run, name, record).eval(), exact)
     prompt, bound = int(problem.prompt_lengths[0]), int(problem.final_lengths[0])
 
     def tensor(value: Any) -> torch.Tensor:
@@ -113,7 +113,7 @@ def answer(folder: RunFolder, written: str, extrapolation: NamePart | None = Non
         distributions = runner(seqs)[0, prompt - 1 :].softmax(-1)
     probabilities = distributions.gather(-1, tensor(tokens)[:, None])[:, 0].tolist()
     return Answer(
-        run=str(folder.path),
+        run=str(run.path),
         encoding=str(name),
         task=config.task,
         problem="".join(written.split()),

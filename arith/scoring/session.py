@@ -20,9 +20,9 @@ from tape_arith.arith.lock import NAME as LOCK
 from tape_arith.arith.lock import check_lock, lock_folder
 from tape_arith.arith.registry.names import Name, NamePart
 from tape_arith.arith.runs.command_lines import why_no_weights
-from tape_arith.arith.runs.folder import RunFolder
 from tape_arith.arith.runs.options import AUTO, Compute
 from tape_arith.arith.runs.record import RunRecord, check_can_continue
+from tape_arith.arith.runs.run import Run
 from tape_arith.arith.scoring.greedy import FINAL_ANSWERS, final_answer_shares
 from tape_arith.arith.scoring.score import score_grid
 from tape_arith.arith.tasks.load import load_task
@@ -32,7 +32,7 @@ from tape_arith.models.runner import Runner
 
 
 def score_run(
-    folder: RunFolder,
+    run: Run,
     extrapolation: NamePart | None = None,
     *,
     evaluation_set: EvaluationSet = DEFAULT_SET,
@@ -46,29 +46,29 @@ def score_run(
     UsageError if training is not finished or used another version of the task, or if the task does
     not have the split.
     """
-    record = folder.record()
-    check_can_continue(folder.path, record)
+    record = run.record()
+    check_can_continue(run.path, record)
     config = record.config
     evaluation_set = evaluation_set.normalized(config.tested_digits)
     digits = evaluation_set.max_digits or config.tested_digits
-    file = folder.grid_file(extrapolation, evaluation_set)
+    file = run.grid_file(extrapolation, evaluation_set)
     bucket = config.evaluation_bucket(evaluation_set.split, digits)
     empty = empty_grid(record, bucket, config.problems_per_cell, extrapolation)
     grid = _begun(file, empty, fresh)
     if grid.complete:
-        if (folder.path / LOCK).exists():  # remove it if its holder was killed
-            with suppress(Failure), lock_folder(folder.path):
+        if (run.path / LOCK).exists():  # remove it if its holder was killed
+            with suppress(Failure), lock_folder(run.path):
                 pass
         return grid
-    if not folder.finished():
-        raise UsageError(why_no_weights(folder))
+    if run.state().weights != "final":
+        raise UsageError(why_no_weights(run))
     name = Name(record.name.encoding, extrapolation)
-    runner = Runner(trained_decoder(folder, name, record), detect(*compute))
+    runner = Runner(trained_decoder(run, name, record), detect(*compute))
     num_problems = config.problems_per_cell * bucket.num_cells
     done = grid.blocks_done * bucket.num_cells
     began = time.perf_counter()
     title = f"score {name} seed {record.seed}{evaluation_set}"
-    with lock_folder(folder.path, f"score {file.name}"), bar(title, num_problems, done) as update:
+    with lock_folder(run.path, f"score {file.name}"), bar(title, num_problems, done) as update:
         grid = _begun(file, empty, fresh)  # another process may have scored until now
         done = grid.blocks_done * bucket.num_cells
 
@@ -78,11 +78,11 @@ def score_run(
             update(done)
 
         def save(grid: Grid) -> None:
-            check_lock(folder.path)
+            check_lock(run.path)
             grid.save(file)
 
         stage = file.stem.replace("grid", "score", 1)
-        earlier = folder.timings().get(stage, 0.0) if grid is not empty else 0.0
+        earlier = run.timings().get(stage, 0.0) if grid is not empty else 0.0
         with explain_failures(f"scoring {name}"), user_errors(name.encoding):
             facts: dict[str, str | float] = {**scoring_facts(runner.hardware)}
             if load_task(config.task).step_symbols and not grid.blocks_done:
@@ -99,7 +99,7 @@ def score_run(
                 should_stop=should_stop,
                 facts=facts,
             )
-        folder.write_timing(stage, earlier + time.perf_counter() - began)
+        run.write_timing(stage, earlier + time.perf_counter() - began)
     return grid
 
 

@@ -20,7 +20,7 @@ from tape_arith.arith.data.rows import Rows, pad
 from tape_arith.arith.decoders.weights import trained_decoder, trained_record
 from tape_arith.arith.errors import Failure, UsageError
 from tape_arith.arith.grids.axes import Ints, Region, number_longer, scored_axes
-from tape_arith.arith.runs.folder import existing_run
+from tape_arith.arith.runs.find import existing_run
 from tape_arith.arith.runs.record import RunRecord
 from tape_arith.arith.studies.study import INSIDE, OUTSIDE, Study
 from tape_arith.arith.tasks.task import Problems, take

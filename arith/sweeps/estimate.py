@@ -16,7 +16,7 @@ from tape_arith.arith.errors import USER_CODE_ERRORS, describe_error
 from tape_arith.arith.registry.names import Encoding, Name
 from tape_arith.arith.runs.config import Config
 from tape_arith.arith.runs.options import Compute
-from tape_arith.arith.runs.run import Run
+from tape_arith.arith.runs.request import Request
 from tape_arith.arith.sweeps.jobs import Job, done_jobs
 from tape_arith.arith.sweeps.slots import Slots, usable_threads, visible_gpus
 from tape_arith.arith.sweeps.sweep import Sweep
@@ -47,16 +47,21 @@ def forecast(sweep: Sweep, jobs: Sequence[Job], slots: Slots, here: bool) -> dic
     for job in jobs:
         tokens, flops = job.cost()
         state, seconds = ("done", 0.0) if job.id in done else ("to do", flops * seconds_a_flop)
-        row = {"id": job.id, "kind": job.kind, "encoding": str(job.run.name), "seed": job.run.seed}
-        row |= job.run.settings
+        row = {
+            "id": job.id,
+            "kind": job.kind,
+            "encoding": str(job.request.name),
+            "seed": job.request.seed,
+        }
+        row |= job.request.settings
         rows.append(row | {"state": state, "tokens": tokens, "flops": flops, "seconds": seconds})
     waiting = [row for row in rows if row["state"] == "to do"]
     left = {key: sum(row[key] for row in waiting) for key in ("tokens", "flops", "seconds")}
     # More slots than GPUs (without GPUs: than cores) share them, and so save no time.
     at_once = min(slots.count, len(visible_gpus()) or usable_threads())
     # A run keeps its final weights, and its weights before the cool-down with their two moments.
-    runs = [job.run for job in jobs if job.kind == "train"]
-    parameters = [blueprint(run.config, Name(run.name.encoding)).num_parameters() for run in runs]
+    trained = [job.request for job in jobs if job.kind == "train"]
+    sizes = [blueprint(each.config, Name(each.name.encoding)).num_parameters() for each in trained]
     return {
         "schema": 1,
         "sweep": sweep.name,
@@ -66,7 +71,7 @@ def forecast(sweep: Sweep, jobs: Sequence[Job], slots: Slots, here: bool) -> dic
         "slots": slots.count,
         "jobs": rows,
         "left": {**left, "jobs": len(to_do), "seconds": left["seconds"] / at_once},
-        "weights_bytes": 4 * (1 + 3) * sum(parameters),
+        "weights_bytes": 4 * (1 + 3) * sum(sizes),
         "probe": None if probe is None else f"steps of {probe}",
     }
 
@@ -76,28 +81,28 @@ def _time_first(jobs: Sequence[Job], threads: int | None) -> tuple[Encoding | No
 
     An encoding that fails is skipped: its own jobs will report it, and the others still run.
     """
-    runs: dict[Encoding, Run] = {}
+    first: dict[Encoding, Request] = {}
     for job in jobs:
-        runs.setdefault(job.run.name.encoding, job.run)
-    for encoding, run in runs.items():
+        first.setdefault(job.request.name.encoding, job.request)
+    for encoding, request in first.items():
         say(f"timing a few steps of {encoding} for the estimate")
         try:
-            return encoding, seconds_per_flop(run, jobs[0].options.compute, threads)
+            return encoding, seconds_per_flop(request, jobs[0].options.compute, threads)
         except USER_CODE_ERRORS as error:
             reason = as_user_error(error, encoding) or describe_error(error)
             say(f"note: that cannot be timed: {reason}")
     return None, 0.0
 
 
-def seconds_per_flop(run: Run, compute: Compute, threads: int | None = None) -> float:
-    """Measure seconds per FLOP on this machine: the median over a few training steps of `run`.
+def seconds_per_flop(request: Request, compute: Compute, threads: int | None = None) -> float:
+    """Measure seconds per FLOP on this machine: the median over a few steps of a training.
 
     `threads` is the number of CPU threads that its job will have.
     """
-    config, hardware = run.config, detect(*compute)
+    config, hardware = request.config, detect(*compute)
     if threads is not None and hardware.device == "cpu":
         hardware = replace(hardware, threads=threads)
-    name = Name(run.name.encoding)
+    name = Name(request.name.encoding)
     flops = training_flops_a_token(name, config) * training_tokens(config) / config.steps
     if hardware.device == "cpu":
         config, share = timed_config(config, flops)

@@ -7,6 +7,7 @@ them. Never imports torch.
 
 import time
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, ClassVar, NamedTuple
@@ -28,10 +29,10 @@ from tape_arith.arith.files import slug
 from tape_arith.arith.grids.evaluation_set import DEFAULT_SET, EvaluationSet
 from tape_arith.arith.registry.names import Name
 from tape_arith.arith.runs.command_lines import init_from_options, score_options
-from tape_arith.arith.runs.folder import Progress, RunFolder
 from tape_arith.arith.runs.options import TrainOptions
 from tape_arith.arith.runs.preset import changed_settings
-from tape_arith.arith.runs.run import Run
+from tape_arith.arith.runs.request import Request
+from tape_arith.arith.runs.run import RunState
 from tape_arith.arith.stopping import Stopped, Stopper
 from tape_arith.arith.sweeps.engines import Engine
 from tape_arith.arith.terminal import say
@@ -41,20 +42,35 @@ SECONDS_BEFORE_AGAIN = 5.0
 
 
 @dataclass(frozen=True)
+class Progress:
+    """Progress of a job: steps of a training, or blocks of a grid.
+
+    done  whether a sweep would skip the job
+    """
+
+    done: bool = False
+    running: bool = False
+    step: int | None = None
+    steps: int | None = None
+    loss: float | None = None
+    seconds_left: float | None = None
+
+
+@dataclass(frozen=True)
 class Job:
     """One call of a command for a run. A subclass is a kind of job."""
 
     kind: ClassVar[str]
 
     id: str
-    run: Run
+    request: Request
     options: TrainOptions
     depends: tuple[str, ...] = ()
 
     @property
-    def folder(self) -> RunFolder:
+    def folder(self) -> Path:
         """The folder that the job writes: two jobs on one folder never run at the same time."""
-        return self.run.folder
+        return self.request.run.path
 
     @property
     def argv(self) -> list[str]:
@@ -62,12 +78,14 @@ class Job:
         raise NotImplementedError
 
     def progress(self) -> Progress:
-        """Read from files how far the job is."""
+        """Read from files how far the job is. Raises Failure if one is corrupt."""
         raise NotImplementedError
 
     def done(self) -> bool:
         """Return whether the files say that the job is done."""
-        return self.progress().done
+        with suppress(Failure):  # corrupt, as `status` says
+            return self.progress().done
+        return False
 
     def cost(self) -> tuple[int, float]:
         """Count the tokens that the whole job reads and its useful FLOPs.
@@ -85,9 +103,10 @@ class Job:
 
     @property
     def _config_options(self) -> list[str]:
-        changed = changed_settings(self.run.config, self.run.preset)
+        request = self.request
+        changed = changed_settings(request.config, request.preset)
         settings = [f"--set={key}={value}" for key, value in changed.items()]
-        return ["--preset", self.run.preset, *settings, "--seed", str(self.run.seed)]
+        return ["--preset", request.preset, *settings, "--seed", str(request.seed)]
 
 
 class GenerateJob(Job):
@@ -96,8 +115,8 @@ class GenerateJob(Job):
     kind = "generate"
 
     @property
-    def folder(self) -> RunFolder:
-        return RunFolder(self._dataset)
+    def folder(self) -> Path:
+        return self._dataset
 
     @property
     def argv(self) -> list[str]:
@@ -127,7 +146,8 @@ class GenerateJob(Job):
 
     @property
     def _problems(self) -> tuple[Bucket, int]:
-        return self.run.config.bucket(self.run.seed), self.run.config.num_problems
+        request = self.request
+        return request.config.bucket(request.seed), request.config.num_problems
 
 
 class TrainJob(Job):
@@ -137,41 +157,43 @@ class TrainJob(Job):
 
     @property
     def argv(self) -> list[str]:
-        run, options = self.run, self.options
-        argv = ["train", "--pe", run.name.encoding.own]
-        if run.source is not None:
-            argv += init_from_options(run.name, run.source.folder.path)
-        argv += [*self._config_options, "--runs", str(run.root)]
+        request, options = self.request, self.options
+        argv = ["train", "--pe", request.name.encoding.own]
+        if request.source is not None:
+            argv += init_from_options(request.name, request.source.run.path)
+        argv += [*self._config_options, "--runs", str(request.root)]
         argv += ["--data", str(options.data)] if options.data else []
         argv += ["--no-score"] + ([] if options.curves else ["--no-curves"])
         argv += ["--track", ",".join(options.trackers)] if options.trackers else []
         return argv + options.compute.options
 
     def progress(self) -> Progress:
-        return self.folder.train_progress(self.run.matches)
+        return training_progress(self.request.state())
 
     def done(self) -> bool:
-        record = self.run.record()  # without reading all metrics
-        return record is not None and self.folder.is_trained(record)
+        with suppress(Failure):
+            return self.request.state().trained  # without reading the metrics
+        return False
 
     def cost(self) -> tuple[int, float]:
         from tape_arith.arith.decoders.cost import training_flops_a_token, training_tokens
 
-        config = self.run.config
+        config, name = self.request.config, Name(self.request.name.encoding)
         tokens = training_tokens(config)
-        return tokens, tokens * training_flops_a_token(Name(self.run.name.encoding), config)
+        return tokens, tokens * training_flops_a_token(name, config)
 
     def perform(self, stopper: Stopper) -> bool:
         from tape_arith.arith.training.session import train_run
 
-        run, origin = self.run, self.run.name.encoding.origin
-        return train_run(
-            run,
+        request, origin = self.request, self.request.name.encoding.origin
+        run = train_run(
+            request,
             self.options,
-            source=None if run.source is None else run.source.folder,
+            source=None if request.source is None else request.source.run,
             only_positional=origin is not None and origin.only_positional,
             should_stop=stopper,
-        ).finished()
+        )
+        return run.state().trained
 
 
 @dataclass(frozen=True)
@@ -184,32 +206,48 @@ class ScoreJob(Job):
 
     @property
     def argv(self) -> list[str]:
-        run, compute = self.run, self.options.compute.for_scoring
-        scoring = score_options(run.name.extrapolation, self.evaluation_set)
-        return ["score", str(run.folder.path), *scoring, *compute.options]
+        compute = self.options.compute.for_scoring
+        scoring = score_options(self.request.name.extrapolation, self.evaluation_set)
+        return ["score", str(self.folder), *scoring, *compute.options]
 
     def progress(self) -> Progress:
-        return self.run.score_progress(self.evaluation_set)
+        request, grid = self.request, self.request.grid(self.evaluation_set)
+        file = request.run.grid_file(request.name.extrapolation, self.evaluation_set)
+        running = request.state().activity == f"score {file.name}"
+        if grid is None:
+            return Progress(running=running)
+        blocks = grid.evaluation.problems_per_cell
+        return Progress(grid.complete, running, grid.blocks_done, blocks)
 
     def cost(self) -> tuple[int, float]:
         from tape_arith.arith.decoders.cost import grid_tokens, training_flops_a_token
 
-        config = self.run.config
+        config, name = self.request.config, Name(self.request.name.encoding)
         tokens = grid_tokens(config, self.evaluation_set.split)
         # A forward takes a third of the FLOPs of a training step.
-        flops = training_flops_a_token(Name(self.run.name.encoding), config) / 3
+        flops = training_flops_a_token(name, config) / 3
         return tokens, tokens * flops
 
     def perform(self, stopper: Stopper) -> bool:
         from tape_arith.arith.scoring.session import score_run
 
         return score_run(
-            self.run.folder,
-            self.run.name.extrapolation,
+            self.request.run,
+            self.request.name.extrapolation,
             evaluation_set=self.evaluation_set,
             compute=self.options.compute.for_scoring,
             should_stop=stopper,
         ).complete
+
+
+def training_progress(state: RunState) -> Progress:
+    """Return how far a training is. Raises Failure if its files are corrupt."""
+    running = state.activity == "train"
+    if not state.exists:
+        return Progress(running=running)
+    loss = state.metrics[-1]["loss"] if state.metrics else None
+    steps = state.record.config.steps
+    return Progress(state.trained, running, state.step, steps, loss, state.seconds_left)
 
 
 class JobEnd(NamedTuple):
@@ -230,40 +268,42 @@ def log_file(folder: Path, job: str) -> Path:
 
 
 def plan(
-    runs: Sequence[Run],
+    requests: Sequence[Request],
     options: TrainOptions,
     out: Path,
     splits: Sequence[str] = (EVALUATION,),
     *,
     data: Path | None = None,
 ) -> list[Job]:
-    """Return the jobs of `runs` below `out`, each after the jobs that it depends on.
+    """Return the jobs of `requests` below `out`, each after the jobs that it depends on.
 
     data  the folder where datasets are written; with None, training makes the same problems itself
     """
     jobs: dict[str, Job] = {}
 
-    def add(kind: type[Job], target: Path, run: Run, *depends: Job, **facts: Any) -> Job:
+    def add(kind: type[Job], target: Path, request: Request, *depends: Job, **facts: Any) -> Job:
         name = target.relative_to(out) if target.is_relative_to(out) else target
         key = f"{kind.kind}/{name.as_posix().removesuffix('.json')}"
-        dataset = None if data is None else run.config.dataset_folder(data, run.seed)
+        dataset = None if data is None else request.config.dataset_folder(data, request.seed)
         ids = tuple(job.id for job in depends)
-        return jobs.setdefault(key, kind(key, run, replace(options, data=dataset), ids, **facts))
+        return jobs.setdefault(
+            key, kind(key, request, replace(options, data=dataset), ids, **facts)
+        )
 
-    def train(run: Run) -> Job:
+    def train(request: Request) -> Job:
         depends: list[Job] = []
         if data is not None:
-            dataset = run.config.dataset_folder(data, run.seed)
-            depends.append(add(GenerateJob, dataset, run))
-        if run.source is not None:
-            depends.append(train(run.source))
-        return add(TrainJob, run.folder.path, run, *depends)
+            dataset = request.config.dataset_folder(data, request.seed)
+            depends.append(add(GenerateJob, dataset, request))
+        if request.source is not None:
+            depends.append(train(request.source))
+        return add(TrainJob, request.run.path, request, *depends)
 
-    for run in runs:
-        trained = train(run)
+    for request in requests:
+        trained = train(request)
         for evaluation_set in map(EvaluationSet, splits):
-            grid = run.folder.grid_file(run.name.extrapolation, evaluation_set)
-            add(ScoreJob, grid, run, trained, evaluation_set=evaluation_set)
+            grid = request.run.grid_file(request.name.extrapolation, evaluation_set)
+            add(ScoreJob, grid, request, trained, evaluation_set=evaluation_set)
     return list(jobs.values())
 
 
@@ -324,14 +364,14 @@ def run_jobs(
         if stopper() and not stopping:
             stopping = True
             engine.stop()
-        busy_folders = {job.folder.path for job in running.values()}
+        busy_folders = {job.folder for job in running.values()}
         for job in [] if stopping else [*waiting]:
             if engine.free < 1 or stopper():
                 break
             delayed = time.monotonic() < not_before.get(job.id, 0.0)
-            if delayed or job.folder.path in busy_folders or not done.issuperset(job.depends):
+            if delayed or job.folder in busy_folders or not done.issuperset(job.depends):
                 continue
-            busy_folders.add(job.folder.path)
+            busy_folders.add(job.folder)
             waiting.remove(job)
             if job.done():  # another process did it meanwhile
                 done.add(job.id)
@@ -375,6 +415,6 @@ def _is_stop(code: int) -> bool:
 
 def say_result(job: ScoreJob) -> None:
     """Print the means of a grid, if it is complete."""
-    if grid := job.run.complete_grid(job.evaluation_set):
-        varied = (f"{key}={value} " for key, value in job.run.settings.items())
+    if grid := job.request.complete_grid(job.evaluation_set):
+        varied = (f"{key}={value} " for key, value in job.request.settings.items())
         say("".join(varied) + grid.summary())

@@ -9,7 +9,7 @@ from typing import TypeVar
 from tape_arith.arith.compare import ablations
 from tape_arith.arith.compare.board import Board
 from tape_arith.arith.compare.leaderboard import board_of
-from tape_arith.arith.compare.run_files import read_runs
+from tape_arith.arith.compare.run_states import read_states
 from tape_arith.arith.compare.selection import Excluded, Selection, choose_group, warn_excluded
 from tape_arith.arith.compare.sweep_table import FORMATS, SweptRow, in_order
 from tape_arith.arith.data.bucket import EVALUATION
@@ -26,7 +26,7 @@ from tape_arith.arith.lock import lock_folder
 from tape_arith.arith.registry.names import Name, name_and_options
 from tape_arith.arith.runs.config import Config
 from tape_arith.arith.runs.options import Compute
-from tape_arith.arith.runs.run import Run
+from tape_arith.arith.runs.request import Request
 from tape_arith.arith.stopping import Stopper
 from tape_arith.arith.sweeps.engines import Engine
 from tape_arith.arith.sweeps.engines.worker import JobState, read_state, state_file, write_state
@@ -38,9 +38,9 @@ _T = TypeVar("_T")
 _ScoredPanels = tuple[dict[str, str], dict[Config, list[Panel]]]
 
 
-def check_runs(runs: Sequence[Run], compute: Compute) -> None:
+def check_requests(requests: Sequence[Request], compute: Compute) -> None:
     """Raise UsageError if a run could not be trained and scored with attention by `compute`."""
-    for config, name in dict.fromkeys((run.config, run.name) for run in runs):
+    for config, name in dict.fromkeys((each.config, each.name) for each in requests):
         check_trainable(config, name, compute)
 
 
@@ -65,14 +65,14 @@ def run_sweep(
         return run_jobs(jobs, engine, stopper, failed)
 
 
-def draw_comparison(runs: Sequence[Run]) -> Path | None:
-    """Draw the heatmap and write the tables of the encodings of `runs`; return the figure's path.
+def draw_comparison(requests: Sequence[Request]) -> Path | None:
+    """Draw the heatmap and write the tables of the requested encodings; return the figure's path.
 
-    Includes every completely scored seed, even if not in `runs`, that may stand in one figure with
-    the others. Returns None if there is none.
+    Includes every completely scored seed that may stand in one figure with the others, requested
+    or not. Returns None if there is none.
     """
-    first = runs[0]
-    selection = Selection(first.root, ",".join(str(run.name) for run in runs), first.preset)
+    first = requests[0]
+    selection = Selection(first.root, ",".join(str(each.name) for each in requests), first.preset)
     budget = first.config.steps, first.config.sha256
     grids, unusable = list[Grid](), list[Grid]()
     for grid in selection.grids():
@@ -174,7 +174,7 @@ def leaderboard(sweep: Sweep, out: Path) -> Board | None:
     scored, excluded = scored_grids(sweep, out, EvaluationSet(sweep.splits[0]))
     if not scored:
         return None
-    runs = read_runs(sweep.root(out, combination.preset, config))
+    runs = read_states(sweep.root(out, combination.preset, config))
     return board_of(list(map(Panel.of, scored.values())), runs, excluded)
 
 
@@ -195,9 +195,9 @@ def scored_grids(
     Those of a config may stand in one table; the others are returned with how they differ.
     """
     names: dict[Config, dict[Grid, Name]] = {}
-    for run in sweep.runs(out):
-        if grid := run.complete_grid(evaluation_set):
-            names.setdefault(run.config, {})[grid] = run.name
+    for request in sweep.requests(out):
+        if grid := request.complete_grid(evaluation_set):
+            names.setdefault(request.config, {})[grid] = request.name
     scored, left_out = dict[tuple[Name, Config], list[Grid]](), list[Excluded]()
     for config, name_of in names.items():
         grids, excluded = _comparable(list(name_of))

@@ -43,7 +43,7 @@ class Slots:
 
     def threads_of(self, job: Job) -> int:
         """Return the number of CPU threads of a job."""
-        return self.last.get(job.folder.path, self.threads)
+        return self.last.get(job.folder, self.threads)
 
 
 def choose_slots(jobs: Sequence[Job], requested: int | None = None) -> Slots:
@@ -54,7 +54,7 @@ def choose_slots(jobs: Sequence[Job], requested: int | None = None) -> Slots:
     """
     done = done_jobs(jobs)
     to_do = [job for job in jobs if job.id not in done and job.kind != "generate"]
-    configs = {job.folder.path: job.run.config for job in to_do}
+    configs = {job.folder: job.request.config for job in to_do}
     gpus, cores = len(visible_gpus()), usable_threads()
     if requested is not None:
         return _shared(list(configs), requested, cores)

@@ -1,17 +1,17 @@
 """Report the progress of runs and sweeps from their files alone. Never imports torch."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass, replace
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
-from tape_arith.arith.errors import UsageError
-from tape_arith.arith.lock import activity
-from tape_arith.arith.runs.folder import Progress, RunFolder, find_runs
+from tape_arith.arith.errors import Failure, UsageError
+from tape_arith.arith.runs.find import find_runs
 from tape_arith.arith.runs.options import TrainOptions
+from tape_arith.arith.runs.run import Run
 from tape_arith.arith.sweeps.engines.worker import read_state
-from tape_arith.arith.sweeps.jobs import Job, log_file, plan
+from tape_arith.arith.sweeps.jobs import Job, Progress, log_file, plan, training_progress
 from tape_arith.arith.sweeps.sweep import load_sweep, sweep_copy
 from tape_arith.arith.terminal import escape_control
 
@@ -84,7 +84,7 @@ def _rows_of_sweep(folder: Path) -> Iterator[Row]:
     file, out = sweep_copy(folder), folder.parent.parent
     sweep, began = load_sweep(str(file)), file.stat().st_mtime
     failed: dict[str, str] = {}
-    for job in plan(sweep.runs(out), TrainOptions(), out, sweep.splits):
+    for job in plan(sweep.requests(out), TrainOptions(), out, sweep.splits):
         row = _row_of_job(job, folder, began)
         if row.state == "failed":
             failed[row.id] = row.id
@@ -96,7 +96,7 @@ def _rows_of_sweep(folder: Path) -> Iterator[Row]:
 
 
 def _row_of_job(job: Job, folder: Path, began: float) -> Row:
-    row, log = _row(job.id, job.progress(), job.kind), log_file(folder, job.id)
+    row, log = _row(job.id, job.progress, job.kind), log_file(folder, job.id)
     state = read_state(log) if row.state in ("waiting", "running") else None
     remote = state is not None and not state.is_final
     if log.exists() and (remote or log.stat().st_mtime >= began):  # else the log is older
@@ -106,17 +106,19 @@ def _row_of_job(job: Job, folder: Path, began: float) -> Row:
     return replace(row, where=str(state)) if remote else row
 
 
-def _row_of_run(folder: RunFolder, name: str) -> Row:
-    progress = folder.train_progress()
-    scored = progress.done and folder.is_scored(folder.record())
-    row = _row(name, progress, "score" if scored else "train")
-    return replace(row, state="running") if activity(folder.path) not in (None, "train") else row
+def _row_of_run(run: Run, name: str) -> Row:
+    state = run.state()
+    row = _row(name, lambda: training_progress(state), "train")
+    if row.state == "trained" and state.scored:
+        row = replace(row, state="scored")
+    return replace(row, state="running") if state.activity not in (None, "train") else row
 
 
-def _row(key: str, progress: Progress, kind: str) -> Row:
-    facts = asdict(progress)
-    done, running, error = (facts.pop(name) for name in ("done", "running", "error"))
-    if error is not None:
-        return Row(key, "failed", reason=error)
-    state = "running" if running else "waiting"
+def _row(key: str, progress: Callable[[], Progress], kind: str) -> Row:
+    try:
+        facts = asdict(progress())
+    except Failure as error:
+        return Row(key, "failed", reason=str(error))
+    state = "running" if facts.pop("running") else "waiting"
+    done = facts.pop("done")
     return Row(key, {"train": "trained", "score": "scored"}[kind] if done else state, **facts)

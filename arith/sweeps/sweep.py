@@ -41,7 +41,7 @@ from tape_arith.arith.registry.locate import known_names
 from tape_arith.arith.registry.names import Name, parse
 from tape_arith.arith.runs.config import Config
 from tape_arith.arith.runs.preset import known_preset, load_preset, preset_of
-from tape_arith.arith.runs.run import Run
+from tape_arith.arith.runs.request import Request
 
 BUNDLED = Path(__file__).parent / "bundled"
 RUN = "run"
@@ -103,8 +103,8 @@ class Sweep:
         own = self.varied or config != load_preset(preset_of(preset, config.task))
         return out / self.name / self.label(config) if own else out
 
-    def runs(self, out: Path) -> list[Run]:
-        """List the runs, seed by seed."""
+    def requests(self, out: Path) -> list[Request]:
+        """List the requested runs, seed by seed."""
         places = [
             (combination.preset, config, self.root(out, combination.preset, config))
             for combination in self.combinations
@@ -112,7 +112,7 @@ class Sweep:
         ]
         every_seed = chain.from_iterable(chain(*(group.seeds.values() for group in self.groups)))
         return [
-            Run(name, seed, preset_of(preset, config.task), config, root, self.settings(config))
+            Request(name, seed, preset_of(preset, config.task), config, root, self.settings(config))
             for seed in dict.fromkeys(every_seed)
             for group in self.groups
             for name, own in group.seeds.items()

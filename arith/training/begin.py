@@ -12,9 +12,9 @@ from tape_arith.arith.errors import Failure, UsageError
 from tape_arith.arith.lock import lock_folder
 from tape_arith.arith.machine import own_version
 from tape_arith.arith.runs.command_lines import resume_command, why_no_weights
-from tape_arith.arith.runs.folder import RunFolder
 from tape_arith.arith.runs.options import TrainOptions
 from tape_arith.arith.runs.record import RunRecord, check_can_continue, run_sources
+from tape_arith.arith.runs.request import Request
 from tape_arith.arith.runs.run import Run
 from tape_arith.arith.training.data import training_data
 from tape_arith.arith.training.init_from import init_from_record, with_origin, write_first_state
@@ -22,25 +22,26 @@ from tape_arith.arith.training.init_from import init_from_record, with_origin, w
 
 @contextmanager
 def begin_run(
-    run: Run,
+    request: Request,
     options: TrainOptions,
-    source: RunFolder | None,
+    source: Run | None,
     only_positional: bool,
     fresh: bool,
-) -> Iterator[tuple[RunFolder, TrainOptions]]:
-    """Lock the folder of `run`, and write its record and first weights if there are none.
+) -> Iterator[tuple[Run, TrainOptions]]:
+    """Lock the requested run, and write its record and first weights if there are none.
 
-    Yields the folder, and `options` with the dataset that is trained on. `train_run` explains the
+    Yields the run, and `options` with the dataset that is trained on. `train_run` explains the
     arguments. Before anything is written, raises UsageError if `options.data` holds problems of
     another run, or the run cannot begin from `source`; otherwise as `check_trainable`. Raises
     UsageError if the folder holds another run.
     """
     source_record = None if source is None else trained_record(source)
     if source_record is not None:
-        run = replace(run, name=with_origin(run.name, source_record, only_positional))
-    folder, config, name, seed = run.folder, run.config, run.name, run.seed
+        name = with_origin(request.name, source_record, only_positional)
+        request = replace(request, name=name)
+    run, config, name, seed = request.run, request.config, request.name, request.seed
     check_trainable(config, name, options.compute)
-    anew, dataset = fresh or not folder.exists(), None
+    anew, dataset = fresh or not run.exists(), None
     if options.data is not None:
         config = replace(config, num_problems=Dataset(options.data).manifest.count)
     if options.data is not None or anew:
@@ -56,7 +57,7 @@ def begin_run(
     record = RunRecord(
         encoding=str(name.encoding),
         seed=seed,
-        preset=run.preset,
+        preset=request.preset,
         config=config,
         task_version=config.bucket(seed).version,
         first_steps=config.steps,
@@ -66,19 +67,19 @@ def begin_run(
         init_from=init_from,
         on_nonfinite=options.on_nonfinite or "stop",
     )
-    with lock_folder(folder.path):
-        if fresh or not folder.exists():
-            folder.delete()  # a killed --fresh leaves files without a record
+    with lock_folder(run.path):
+        if fresh or not run.exists():
+            run.delete()  # a killed --fresh leaves files without a record
             if source is not None:
-                write_first_state(folder, record, source)
-            folder.write_record(record)
-        _check_same_run(folder, record, source)
-        yield folder, options
+                write_first_state(run, record, source)
+            run.write_record(record)
+        _check_same_run(run, record, source)
+        yield run, options
 
 
-def _check_same_run(folder: RunFolder, requested: RunRecord, source: RunFolder | None) -> None:
-    """Raise UsageError if `folder` holds another run than the one requested."""
-    recorded, steps = folder.record(), requested.config.steps
+def _check_same_run(run: Run, requested: RunRecord, source: Run | None) -> None:
+    """Raise UsageError if the folder holds another run than the one requested."""
+    recorded, steps = run.record(), requested.config.steps
     differences = recorded.config.differences(requested.config)
     remedy = "train into another folder with --runs, or start this one over with --fresh"
     if (recorded.encoding, recorded.seed) != (requested.encoding, requested.seed):
@@ -86,31 +87,31 @@ def _check_same_run(folder: RunFolder, requested: RunRecord, source: RunFolder |
     elif requested.config == replace(recorded.config, steps=steps) and (
         steps > recorded.config.steps
     ):
-        remedy = f"`{resume_command(folder, '--steps', str(steps))}` extends it, or {remedy}"
+        remedy = f"`{resume_command(run, '--steps', str(steps))}` extends it, or {remedy}"
     elif source is not None and recorded.init_from != requested.init_from:
         differences = differences or f"it began from other weights than those of {source.path}"
     if differences:
-        raise UsageError(f"{folder.path} holds another run ({differences}): {remedy}")
+        raise UsageError(f"{run.path} holds another run ({differences}): {remedy}")
 
 
-def extend_run(folder: RunFolder, steps: int, *, data: Path | None = None) -> None:
+def extend_run(run: Run, steps: int, *, data: Path | None = None) -> None:
     """Raise the budget of a run to `steps`; its training resumes from before the cool-down.
 
     Raises UsageError if the run is not finished or already has more steps; otherwise as
     `continue_run`.
     """
-    with lock_folder(folder.path):
-        record = folder.record()
-        check_can_continue(folder.path, record)
+    with lock_folder(run.path):
+        record = run.record()
+        check_can_continue(run.path, record)
         if steps == record.config.steps:
             return
-        if not folder.finished():
+        if run.state().weights != "final":
             # If an earlier extension was killed, the final weights are still those of all steps.
-            final = folder.final.exists() and load_state(folder.final, record, "cpu")[1]
+            final = run.final.exists() and load_state(run.final, record, "cpu")[1]
             if not final or final.get("step") != record.config.steps:
-                raise UsageError(why_no_weights(folder))
+                raise UsageError(why_no_weights(run))
         if steps < record.config.steps:
-            raise UsageError(f"{folder.path} was trained for {record.config.steps} steps already")
+            raise UsageError(f"{run.path} was trained for {record.config.steps} steps already")
         extended = replace(record, config=record.config.with_settings({"steps": steps}))
         saved_step = record.schedule.cooldown_start
         if extended.schedule.cooldown_start < saved_step:
@@ -121,13 +122,13 @@ def extend_run(folder: RunFolder, steps: int, *, data: Path | None = None) -> No
         if data is not None:
             training_data(data, record.config, record.seed, record.data)
         try:
-            tensors, facts = load_state(folder.before_cooldown, record, "cpu")
+            tensors, facts = load_state(run.before_cooldown, record, "cpu")
         except Failure as error:
             raise Failure(
                 f"{error}; without it the run cannot be extended: train anew for {steps} steps, "
                 "into another folder with --runs"
             ) from error
         # The checkpoint is written first, so that a kill from now on leaves an unfinished run.
-        save(folder.latest, tensors, facts)
-        folder.set_grids_aside(record.config.steps)
-        folder.write_record(extended)
+        save(run.latest, tensors, facts)
+        run.set_grids_aside(record.config.steps)
+        run.write_record(extended)

@@ -7,8 +7,8 @@ from tape_arith.arith.decoders.weights import identity, load_state, save
 from tape_arith.arith.errors import Corrupt, Failure
 from tape_arith.arith.files import remove
 from tape_arith.arith.lock import check_lock
-from tape_arith.arith.runs.folder import RunFolder
 from tape_arith.arith.runs.record import RunRecord
+from tape_arith.arith.runs.run import Run
 from tape_arith.arith.terminal import say
 from tape_arith.arith.training.trainer import Trainer
 
@@ -25,8 +25,8 @@ class Checkpoints:
 
     save_every = 100  # steps
 
-    def __init__(self, folder: RunFolder, record: RunRecord, trainer: Trainer) -> None:
-        self.folder = folder
+    def __init__(self, run: Run, record: RunRecord, trainer: Trainer) -> None:
+        self.run = run
         self.record = record
         self.trainer = trainer
         self.last_good = "there is no checkpoint yet"
@@ -39,7 +39,7 @@ class Checkpoints:
         corrupt, or if one belongs to another run or version.
         """
         corrupt: dict[Path, Corrupt] = {}
-        for path in self.folder.checkpoints():
+        for path in self.run.checkpoints():
             try:
                 tensors, facts = load_state(path, self.record, self.trainer.hardware.device)
                 break
@@ -58,8 +58,8 @@ class Checkpoints:
             reasons = "; ".join(map(str, corrupt.values()))
             say(f"note: {reasons}: training continues from {path.name}, step {self.trainer.step}")
             # Saved before others are removed: without checkpoints the run would count as finished.
-            self._save(self.folder.latest)
-            for other in corrupt.keys() - {self.folder.latest}:
+            self._save(self.run.latest)
+            for other in corrupt.keys() - {self.run.latest}:
                 remove(other)
 
     def due(self) -> bool:
@@ -72,17 +72,17 @@ class Checkpoints:
         """Save the checkpoint that training resumes from, and keep the one before it."""
         began = time.perf_counter()
         self.trainer.read_clock()
-        self._save(self.folder.latest, keep=self.folder.previous)
+        self._save(self.run.latest, keep=self.run.previous)
         took = time.perf_counter() - began
         self._next_save = began + took + took / _SAVING_SHARE if took > _LONG_SAVE else 0.0
 
     def keep(self) -> None:
         """Save the checkpoint from which training continues if the budget is raised."""
-        self._save(self.folder.before_cooldown)
+        self._save(self.run.before_cooldown)
 
     def _save(self, target: Path, keep: Path | None = None) -> None:
         tensors, facts = self.trainer.state()
-        check_lock(self.folder.path)
+        check_lock(self.run.path)
         save(target, tensors, facts | identity(self.record), keep)
         self._has_good(target)
 
@@ -94,8 +94,8 @@ class Checkpoints:
         run counts as finished."""
         decoder = self.trainer.decoder
         weights = {f"model/{name}": value for name, value in decoder.state_dict().items()}
-        check_lock(self.folder.path)
+        check_lock(self.run.path)
         facts = {"step": self.trainer.step, "skipped": self.trainer.skipped}
-        save(self.folder.final, weights, facts | identity(self.record))
-        remove(self.folder.previous)
-        remove(self.folder.latest)
+        save(self.run.final, weights, facts | identity(self.record))
+        remove(self.run.previous)
+        remove(self.run.latest)

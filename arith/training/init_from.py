@@ -10,8 +10,8 @@ from tape_arith.arith.errors import UsageError
 from tape_arith.arith.files import sha256
 from tape_arith.arith.registry.names import Name, Origin
 from tape_arith.arith.runs.config import Config
-from tape_arith.arith.runs.folder import RunFolder
 from tape_arith.arith.runs.record import InitFrom, RunRecord
+from tape_arith.arith.runs.run import Run
 from tape_arith.arith.terminal import say
 from tape_arith.arith.training.trainer import Trainer
 from tape_arith.models.hardware import Hardware
@@ -37,7 +37,7 @@ def with_origin(name: Name, source_record: RunRecord, only_positional: bool) -> 
 
 
 def init_from_record(
-    source: RunFolder, source_record: RunRecord, config: Config, name: Name, seed: int
+    source: Run, source_record: RunRecord, config: Config, name: Name, seed: int
 ) -> InitFrom:
     """Return the `init_from` of a new run that begins from the finished run in `source`.
 
@@ -80,7 +80,7 @@ def init_from_record(
     )
 
 
-def write_first_state(folder: RunFolder, record: RunRecord, source: RunFolder) -> None:
+def write_first_state(run: Run, record: RunRecord, source: Run) -> None:
     """Write the checkpoint of step 0 for a run that begins from the weights of `source`."""
     config, source_record = record.config, source.record()
     decoder = decoder_for(config, record.name, record.seed)
@@ -89,7 +89,7 @@ def write_first_state(folder: RunFolder, record: RunRecord, source: RunFolder) -
     bucket = config.bucket(record.seed)
     runner = Runner(decoder, Hardware("cpu", torch.float32))
     state, facts = Trainer(runner, bucket, config).state()
-    save(folder.latest, state, facts | identity(record))
+    save(run.latest, state, facts | identity(record))
     new = sum(p.numel() for key, p in decoder.named_parameters() if key not in weights)
     say(
         f"{record.encoding} begins from {source.path} ({source_record.config.steps:,} steps): "

@@ -1,7 +1,7 @@
 """One training, from a recipe to final weights; a repeated call continues where the last stopped.
 
-    with Session.open(folder, options) as session:
-        session.run(should_stop)
+    with Session.open(run, options) as session:
+        session.train(should_stop)
 
 The recipe is the run's record. From it follow the problems (batches.py, data.py), the decoder and
 the runner that computes with it, the steps (step.py, trainer.py), their checkpoints
@@ -20,11 +20,11 @@ from tape_arith.arith.errors import Failure, UsageError
 from tape_arith.arith.lock import check_lock, lock_folder
 from tape_arith.arith.registry.names import source_hashes
 from tape_arith.arith.runs.command_lines import resume_command, why_no_weights
-from tape_arith.arith.runs.folder import RunFolder
 from tape_arith.arith.runs.metrics import tracked
 from tape_arith.arith.runs.options import DEFAULTS, Compute, TrainOptions
 from tape_arith.arith.runs.preset import asks_to_compile
 from tape_arith.arith.runs.record import RunRecord, check_can_continue
+from tape_arith.arith.runs.request import Request
 from tape_arith.arith.runs.run import Run
 from tape_arith.arith.terminal import bar, say
 from tape_arith.arith.training.batches import Source
@@ -39,38 +39,38 @@ from tape_arith.models.runner import Runner
 
 
 def train_run(
-    run: Run,
+    request: Request,
     options: TrainOptions = DEFAULTS,
     *,
-    source: RunFolder | None = None,
+    source: Run | None = None,
     only_positional: bool = False,
     fresh: bool = False,
     processes: ProcessGroup = SINGLE,
     should_stop: Callable[[], bool],
-) -> RunFolder:
-    """Train `run`, or continue its training.
+) -> Run:
+    """Train the requested run, or continue its training.
 
     source           a finished run whose weights this one begins from; not needed afterwards
     only_positional  with `source`: whether to train the encoding's own parameters alone
     fresh            whether to delete an earlier run in this folder first
 
-    Raises as `begin_run` and `Session.run`.
+    Raises as `begin_run` and `Session.train`.
     """
-    with begin_run(run, options, source, only_positional, fresh) as (folder, options):
-        return continue_run(folder, options, processes=processes, should_stop=should_stop)
+    with begin_run(request, options, source, only_positional, fresh) as (run, options):
+        return continue_run(run, options, processes=processes, should_stop=should_stop)
 
 
 def continue_run(
-    folder: RunFolder,
+    run: Run,
     options: TrainOptions = DEFAULTS,
     *,
     processes: ProcessGroup = SINGLE,
     should_stop: Callable[[], bool],
-) -> RunFolder:
+) -> Run:
     """Train the run in `folder` from its last checkpoint on; raises as `Session`."""
-    with Session.open(folder, options, processes) as session:
-        session.run(should_stop)
-    return folder
+    with Session.open(run, options, processes) as session:
+        session.train(should_stop)
+    return run
 
 
 def train_as_worker(
@@ -85,7 +85,7 @@ def train_as_worker(
         path = processes.broadcast_text()
         if not path:  # there is nothing to train
             return True
-        record = RunFolder(Path(path)).record()
+        record = Run(Path(path)).record()
         with user_errors(record.name.encoding):
             source = None
             if options.data is not None:
@@ -133,30 +133,30 @@ class Session:
     Raises UsageError if the run began on another version of the task.
     """
 
-    def __init__(self, folder: RunFolder, options: TrainOptions, processes: ProcessGroup) -> None:
-        self.folder = folder
+    def __init__(self, run: Run, options: TrainOptions, processes: ProcessGroup) -> None:
+        self.run = run
         self.options = options
         self.processes = processes
-        self.record = folder.record()
-        check_can_continue(folder.path, self.record)
+        self.record = run.record()
+        check_can_continue(run.path, self.record)
 
     @classmethod
     @contextmanager
     def open(
-        cls, folder: RunFolder, options: TrainOptions = DEFAULTS, processes: ProcessGroup = SINGLE
+        cls, run: Run, options: TrainOptions = DEFAULTS, processes: ProcessGroup = SINGLE
     ) -> Iterator["Session"]:
         """Lock the folder of a run that has begun, and read its recipe."""
-        with lock_folder(folder.path):
-            yield cls(folder, options, processes)
+        with lock_folder(run.path):
+            yield cls(run, options, processes)
 
-    def run(self, should_stop: Callable[[], bool]) -> None:
+    def train(self, should_stop: Callable[[], bool]) -> None:
         """Train to the end of the budget, or until `should_stop` is true after a step, and save.
 
-        `RunFolder.finished` tells the difference. After a kill, trackers may get a line twice.
+        `Run.state` tells the difference. After a kill, trackers may get a line twice.
         Raises UsageError if the run began on other data, or its weights are not here; Failure if
         loss or gradient is not finite, or memory runs out.
         """
-        if self.folder.finished():
+        if self.run.state().weights == "final":
             self.processes.broadcast_text("")
             return
         self._check_weights_are_here()
@@ -166,13 +166,13 @@ class Session:
         options = replace(self.options, compute=self._compute())
         trainer = build_trainer(record, options, dataset, processes)
         now = environment(trainer.hardware) | {"processes": processes.size}
-        record_environment(self.folder, now)
-        checkpoints = Checkpoints(self.folder, record, trainer)
+        record_environment(self.run, now)
+        checkpoints = Checkpoints(self.run, record, trainer)
         checkpoints.resume()
-        processes.broadcast_text(str(self.folder.path.absolute()))
+        processes.broadcast_text(str(self.run.path.absolute()))
         trainer.sync_from_first()
-        self.folder.truncate_metrics(trainer.step)
-        self.folder.remove_partial()
+        self.run.truncate_metrics(trainer.step)
+        self.run.remove_partial()
         self._say_what_is_trained(trainer, None if dataset is None else dataset.directory)
         try:
             with user_errors(record.name.encoding), self._explained(checkpoints):
@@ -184,21 +184,21 @@ class Session:
             say(f"note: {error}, which is taken now")
             plain = self.options.compute._replace(compiled=False)
             self.options = replace(self.options, compute=plain)
-            return self.run(should_stop)
+            return self.train(should_stop)
         if trainer.done:
             # Written before the final weights, so that no kill leaves a finished run without it.
-            self.folder.write_timing("train", trainer.seconds)
+            self.run.write_timing("train", trainer.seconds)
             if trainer.skipped != record.skipped_steps:
-                self.folder.write_record(replace(record, skipped_steps=trainer.skipped))
+                self.run.write_record(replace(record, skipped_steps=trainer.skipped))
             checkpoints.finish()
 
     def _take_steps(
         self, trainer: Trainer, checkpoints: Checkpoints, should_stop: Callable[[], bool]
     ) -> None:
-        folder, record, note = self.folder, self.record, ""
+        run, record, note = self.run, self.record, ""
         title = f"train {record.encoding} seed {record.seed}"
         with (
-            tracked(self.options.trackers, folder.tracking, record, trainer.step) as track,
+            tracked(self.options.trackers, run.tracking, record, trainer.step) as track,
             bar(title, record.config.steps, trainer.step) as update,
         ):
             while not trainer.done:
@@ -206,8 +206,8 @@ class Session:
                     checkpoints.keep()
                 line = trainer.advance()
                 if line is not None:
-                    check_lock(folder.path)
-                    folder.add_metrics(line)
+                    check_lock(run.path)
+                    run.add_metrics(line)
                     track(line)
                     note = _note(line)
                 update(trainer.step, note)
@@ -224,12 +224,12 @@ class Session:
 
     def _check_weights_are_here(self) -> None:
         """Raise UsageError or Failure if the run has begun and its weights are elsewhere."""
-        folder, origin = self.folder, self.record.init_from
-        if folder.has_results_without_weights():
-            raise UsageError(why_no_weights(folder))
-        if origin is not None and not folder.checkpoints():
+        run, origin = self.run, self.record.init_from
+        if run.state().lacks_weights:
+            raise UsageError(why_no_weights(run))
+        if origin is not None and not run.checkpoints():
             raise Failure(
-                f"{folder.latest} is missing: it holds the weights that the run begins from; put "
+                f"{run.latest} is missing: it holds the weights that the run begins from; put "
                 f"it back, or begin anew with --init-from RUN --fresh, RUN one of {origin.encoding}"
             )
 
@@ -238,7 +238,7 @@ class Session:
         policy = self.options.on_nonfinite
         if policy not in (None, self.record.on_nonfinite):
             self.record = replace(self.record, on_nonfinite=policy)
-            self.folder.write_record(self.record)
+            self.run.write_record(self.record)
 
     def _compute(self) -> Compute:
         """Return the options of computing, with the choice whether a CPU compiles blocks.
@@ -246,11 +246,11 @@ class Session:
         A run that has begun continues as it began, so that its bits stay; a new one does what its
         preset asks for. A user's encoding is compiled on request only: torch may not trace it.
         """
-        compute, record, folder = self.options.compute, self.record, self.folder
+        compute, record, run = self.options.compute, self.record, self.run
         if compute.compiled is not None or detect().device != "cpu" or self.processes.size > 1:
             return compute
-        if folder.environment_file.exists():
-            began = folder.environment()
+        if run.environment_file.exists():
+            began = run.environment()
             compiled = began.compiled and began.device == "cpu"
         else:
             compiled = asks_to_compile(record.preset) and not source_hashes(record.name.encoding)
@@ -281,7 +281,7 @@ class Session:
         except NotFinite as error:
             remedy = "train anew with a lower learning_rate"
             if error.may_skip and self.record.on_nonfinite == "stop":
-                command = resume_command(self.folder, "--on-nonfinite", "skip")
+                command = resume_command(self.run, "--on-nonfinite", "skip")
                 remedy += f", or leave such steps out: {command}"
             raise Failure(f"{error}; {checkpoints.last_good}: {remedy}") from error
         except Exception as error:

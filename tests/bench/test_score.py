@@ -18,7 +18,7 @@ from tape_arith.arith.decoders.build import decoder_for
 from tape_arith.arith.decoders.weights import final_weights
 from tape_arith.arith.errors import Failure
 from tape_arith.arith.registry.names import parse
-from tape_arith.arith.runs.folder import RunFolder
+from tape_arith.arith.runs.run import Run
 from tape_arith.arith.scoring.score import score
 from tape_arith.arith.tasks.task import Problems, concatenate
 from tape_arith.models.decoder import Decoder
@@ -72,7 +72,7 @@ def test_a_run_is_scored_with_its_weights_and_left_as_it_was(
     lines = list(measure(Options(seconds=0, run=run, lengths=(3,))))
     assert contents(tmp_path) == before
     assert all(line.value for line in lines) and f"weights of {run}" in lines[0].note
-    folder = RunFolder(run)
+    folder = Run(run)
     weights = final_weights(folder, folder.record(), "cpu")
     assert all(torch.equal(tensor, weights[k]) for k, tensor in decoders[0].state_dict().items())
     with pytest.raises(Failure, match="--lengths 3 measures it"):

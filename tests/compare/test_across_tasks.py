@@ -21,9 +21,9 @@ from tape_arith.arith.files import slug
 from tape_arith.arith.grids.axes import region_mask, scored_axes
 from tape_arith.arith.grids.facts import Evaluation
 from tape_arith.arith.grids.grid import Grid
-from tape_arith.arith.runs.folder import RunFolder
 from tape_arith.arith.runs.preset import load_preset
 from tape_arith.arith.runs.record import RunRecord
+from tape_arith.arith.runs.run import Run
 from tests.helpers.figures import assert_nothing_is_cut_off
 from tests.helpers.made_grids import interrupt
 from tests.helpers.tiny_runs import done, refused
@@ -47,7 +47,7 @@ def write(root: Path, name: str, preset: str, seed: int, right: int, **more: Any
     """Save the record and the grid of a run; each seed is a little better than the one before."""
     config = load_preset(preset)
     record = RunRecord(name, seed, preset, config, 1, config.steps, None, "0.8.0")
-    folder = RunFolder(root / preset / slug(name) / f"seed-{seed}")
+    folder = Run(root / preset / slug(name) / f"seed-{seed}")
     folder.write_record(record)
     tested = config.evaluation_bucket()
     axes = scored_axes(config.bucket(0), tested)

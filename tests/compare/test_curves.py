@@ -6,7 +6,7 @@ from typing import Any
 
 import pandas as pd
 
-from tape_arith.arith.runs.folder import RunFolder
+from tape_arith.arith.runs.run import Run
 from tests.helpers.tiny_runs import done, refused, settings, untouched
 
 
@@ -26,7 +26,7 @@ def test_by_command(comparison: Path) -> None:
     rows = pd.DataFrame(content["rows"])
     values = rows.set_index(["encoding", "seed", "quantity", "part", "step"]).value
     for seed in (0, 1):
-        (line,) = RunFolder(Path(f"runs/mini/tape/seed-{seed}")).metrics()
+        (line,) = Run(Path(f"runs/mini/tape/seed-{seed}")).metrics()
         grid, of_run = line["small_grid"], values["tape", seed]
         assert of_run["loss", 0, 4] == line["loss"]
         assert of_run["held_out", 0, 4] == line["exact_match"]

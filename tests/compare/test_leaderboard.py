@@ -24,9 +24,9 @@ from tape_arith.arith.files import slug
 from tape_arith.arith.grids.axes import digit_pairs
 from tape_arith.arith.grids.facts import Evaluation
 from tape_arith.arith.grids.grid import Grid
-from tape_arith.arith.runs.folder import RunFolder
 from tape_arith.arith.runs.preset import load_preset
 from tape_arith.arith.runs.record import RunRecord
+from tape_arith.arith.runs.run import Run
 from tests.helpers.documents import ENVIRONMENT, METRICS
 from tests.helpers.tiny_runs import done, refused, untouched
 
@@ -47,12 +47,12 @@ REACH = {  # how far each encoding gets, in digits; how its seeds differ; how ma
 
 def write(
     root: Path, name: str, seed: int, exact: Any, *, steps: int = 1000, **evaluation: Any
-) -> RunFolder:
+) -> Run:
     """A run of preset mini as its files say, without weights: record, grid and times."""
     config = replace(load_preset("mini"), steps=steps)
     encoding = name.removesuffix("+yarn")
     record = RunRecord(encoding, seed, "mini", config, 1, steps, None, "0.2.0")
-    folder = RunFolder(root / "mini" / slug(encoding) / f"seed-{seed}")
+    folder = Run(root / "mini" / slug(encoding) / f"seed-{seed}")
     folder.write_record(record)
     folder.write_timing("train", 60.0 * (seed + 1))
     grid = Grid.empty(
@@ -247,7 +247,7 @@ def test_the_preset_s_own_budget_comes_before_a_larger_group(made: Path) -> None
 
 
 def test_time_and_last_states(made: Path) -> None:
-    folder = RunFolder(made / "runs/mini/tape/seed-1")
+    folder = Run(made / "runs/mini/tape/seed-1")
     small_grids = [
         {"in_distribution": 1.0, "out_of_distribution": value, "by_length": {}}
         for value in (0.9, 0.20, 0.25, 0.22, 0.3, 0.26)
@@ -280,7 +280,7 @@ def test_costs_at_the_preset_s_size(made: Path) -> None:
 
 
 def test_how_training_went_with_its_mfu(made: Path) -> None:
-    folder = RunFolder(made / "runs/mini/tape/seed-1")
+    folder = Run(made / "runs/mini/tape/seed-1")
     last = {"step": 1000, "loss": 0.25, "tokens": 6_000_000, "seconds": 60.0}
     folder.add_metrics({**METRICS, **last})
     environment = folder.path / "environment.json"
@@ -300,7 +300,7 @@ def test_how_training_went_with_its_mfu(made: Path) -> None:
         text = done("leaderboard", "--costs").out
         assert "| loss | tokens/s | MFU, % |" in text and "| 0.2500 | 100,000 | 0.0 |" in text
         assert "trained on" not in text
-        other = RunFolder(made / "runs/mini/fire/seed-0")
+        other = Run(made / "runs/mini/fire/seed-0")
         other.add_metrics({**METRICS, **last})
         document = {**ENVIRONMENT, "hardware": "AMD EPYC"}
         write_document(other.path / "environment.json", document, "environment")

@@ -12,7 +12,7 @@ from tape_arith.arith.compare.report import collect
 from tape_arith.arith.compare.selection import Selection
 from tape_arith.arith.files import sha256
 from tape_arith.arith.grids.grid import Grid
-from tape_arith.arith.runs.folder import RunFolder
+from tape_arith.arith.runs.run import Run
 from tests.helpers.documents import edit
 from tests.helpers.pages import Page, data
 from tests.helpers.tiny_runs import done, refused, settings, untouched
@@ -40,7 +40,7 @@ def test_the_command_writes_one_page(comparison: Path) -> None:
 
 
 def test_facts_are_those_of_the_files(comparison: Path) -> None:
-    folder = RunFolder(comparison / "runs/mini/fire/seed-1")
+    folder = Run(comparison / "runs/mini/fire/seed-1")
     run = next(r for r in collect(Selection(RUNS)).runs if (r.encoding, r.seed) == ("fire", 1))
     environment = json.loads((folder.path / "environment.json").read_text())
     for key in ("commit", "torch", "hardware", "dtype", "attention", "tape-arith"):
@@ -106,7 +106,7 @@ def test_the_commands_make_a_run_that_began_from_another(
         for line in lines:
             done(*line[1:])
     for path in (f"mini/{name}/seed-1", "mini/rope/seed-1"):
-        first, second = (RunFolder(root / RUNS / path) for root in (here, again))
+        first, second = (Run(root / RUNS / path) for root in (here, again))
         assert first.record().config == second.record().config
         assert sha256(first.final) == sha256(second.final)
     # Nobody knows how the weights came about that it began with.

@@ -6,7 +6,7 @@ from tape_arith.arith.compare.selection import Selection
 from tape_arith.arith.data.bucket import CARRY
 from tape_arith.arith.grids.evaluation_set import EvaluationSet
 from tape_arith.arith.grids.grid import Grid
-from tape_arith.arith.runs.folder import find_grids
+from tape_arith.arith.runs.find import find_grids
 from tests.helpers.tiny_runs import done, refused, untouched
 
 FIRE, ROPE = (Path(f"runs/mini/{name}/seed-0") for name in ("fire", "rope"))

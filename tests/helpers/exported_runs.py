@@ -11,8 +11,9 @@ from tape_arith.arith.decoders.build import decoder_for
 from tape_arith.arith.decoders.weights import identity
 from tape_arith.arith.registry.names import parse, source_hashes
 from tape_arith.arith.runs.config import Config
-from tape_arith.arith.runs.folder import RunFolder, run_folder
+from tape_arith.arith.runs.find import run_at
 from tape_arith.arith.runs.record import RunRecord
+from tape_arith.arith.runs.run import Run
 from tape_arith.arith.scoring.score import score_grid
 from tape_arith.arith.scoring.session import empty_grid
 from tape_arith.arith.tasks.families.tokens import EOS
@@ -41,10 +42,10 @@ def problems(config: Config = SMALL) -> Bucket:
 
 def made_run(
     root: Path, text: str, config: Config = SMALL, noise: float = 0.5
-) -> tuple[RunFolder, Decoder]:
+) -> tuple[Run, Decoder]:
     """Write a finished run of the encoding `text`; return it and its decoder, extrapolated."""
     name = parse(text)
-    folder = run_folder(root, "mini", name.encoding, 0)
+    folder = run_at(root, "mini", name.encoding, 0)
     record = RunRecord(
         encoding=str(name.encoding),
         seed=0,
@@ -66,7 +67,7 @@ def made_run(
     return folder, decoder.eval()
 
 
-def scored(folder: RunFolder, decoder: Decoder) -> None:
+def scored(folder: Run, decoder: Decoder) -> None:
     """Write the grid of a run."""
     record, bucket = folder.record(), problems(folder.record().config)
     empty = empty_grid(record, bucket, record.config.problems_per_cell)

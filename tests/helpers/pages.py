@@ -15,7 +15,7 @@ import numpy as np
 from tape_arith.arith.compare.board import Board, Section
 from tape_arith.arith.compare.curves import curve_rows
 from tape_arith.arith.compare.leaderboard import by_rank
-from tape_arith.arith.compare.report import Report, Run
+from tape_arith.arith.compare.report import Provenance, Report
 from tape_arith.arith.compare.row import Comparison, Row, Training
 from tape_arith.arith.grids.grid import Grid
 from tape_arith.arith.grids.panel import panels_of
@@ -71,15 +71,15 @@ def with_costs(made: Report) -> Report:
     return replace(made, board=board)
 
 
-def run(encoding: str, seed: int = 0, **more: Any) -> Run:
-    """Return a run as its folder describes it."""
+def run(encoding: str, seed: int = 0, **more: Any) -> Provenance:
+    """Return the provenance of a run."""
     given: dict[str, Any] = {
         "folder": f"mini/{encoding}/seed-{seed}",
         "facts": {"configuration": "c" * 64, "commit": f"{seed}abc", "attention": ""},
         "config": {"steps": 500, "task": "addition"},
         "commands": [f"tape-arith train --pe {encoding} --seed {seed}"],
     }
-    return Run(encoding, seed, **{**given, **more})
+    return Provenance(encoding, seed, **{**given, **more})
 
 
 def logs(encoding: str, count: int = 1) -> list[tuple[str, int, list[dict[str, Any]]]]:

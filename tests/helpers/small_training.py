@@ -14,9 +14,9 @@ from tape_arith.arith.decoders import weights as checkpoint
 from tape_arith.arith.decoders.build import decoder_for
 from tape_arith.arith.registry.names import parse
 from tape_arith.arith.runs.config import Config, Schedule
-from tape_arith.arith.runs.folder import RunFolder
 from tape_arith.arith.runs.options import DEFAULTS, TrainOptions
 from tape_arith.arith.runs.preset import preset_of
+from tape_arith.arith.runs.request import Request
 from tape_arith.arith.runs.run import Run
 from tape_arith.arith.training.batches import Source
 from tape_arith.arith.training.session import train_run
@@ -108,10 +108,10 @@ def run(
     stop: int = 0,
     options: TrainOptions = DEFAULTS,
     **more: Any,
-) -> RunFolder:
+) -> Run:
     """Train a run below `root`, for `stop` steps if given."""
     more = {"should_stop": stop_after(stop) if stop else never, **more}
-    planned = Run(parse(name), seed, preset_of("mini", config.task), config, root)
+    planned = Request(parse(name), seed, preset_of("mini", config.task), config, root)
     return train_run(planned, options, **more)
 
 
@@ -129,7 +129,7 @@ def weights(trainer: Trainer) -> dict[str, Tensor]:
     return {f"model/{name}": p.detach() for name, p in trainer.decoder.named_parameters()}
 
 
-def final_weights(folder: RunFolder) -> dict[str, Tensor]:
+def final_weights(folder: Run) -> dict[str, Tensor]:
     return checkpoint.load(folder.final, "cpu")[0]
 
 

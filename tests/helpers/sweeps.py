@@ -8,7 +8,7 @@ from pathlib import Path
 from tape_arith.arith.registry.names import parse
 from tape_arith.arith.runs.options import TrainOptions
 from tape_arith.arith.runs.preset import load_preset
-from tape_arith.arith.runs.run import Run
+from tape_arith.arith.runs.request import Request
 from tape_arith.arith.sweeps.jobs import Job, plan
 from tests.helpers.tiny_runs import SETTINGS, Result, contents
 
@@ -64,8 +64,8 @@ class MarkedJob(Job):
 def marked_jobs(*names: str) -> list[MarkedJob]:
     """Make a train and a score job of each encoding."""
     config = load_preset("mini")
-    runs = [Run(parse(name), 0, "mini", config, Path("runs")) for name in names]
+    runs = [Request(parse(name), 0, "mini", config, Path("runs")) for name in names]
     return [
-        MarkedJob(job.id, job.run, job.options, job.depends, job.argv)
+        MarkedJob(job.id, job.request, job.options, job.depends, job.argv)
         for job in plan(runs, TrainOptions(), Path("runs"))
     ]

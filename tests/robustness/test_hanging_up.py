@@ -8,14 +8,14 @@ from pathlib import Path
 
 import pytest
 
-from tape_arith.arith.runs.folder import RunFolder
+from tape_arith.arith.runs.run import Run
 from tape_arith.arith.terminal import LossyStderr
 from tests.helpers.child_processes import PREEMPTED, Process, start, wait_until
 from tests.helpers.tiny_runs import done, settings
 
 TRAIN = ("train", "--pe", "tape", "--no-score", *settings(steps=300, num_problems=4096))
 GENERATE = ("generate", "--workers", "2", "--count", "3000000", "--out", "data")
-FOLDER = RunFolder(Path("runs/mini/tape/seed-0"))
+FOLDER = Run(Path("runs/mini/tape/seed-0"))
 
 
 def start_into(output: int, *command: object) -> Process:
@@ -52,7 +52,7 @@ def test_a_reader_that_goes_leaves_a_run_that_resumes(
     if make is os.pipe:
         os.killpg(process.pid, signal.SIGHUP)
     assert process.wait(timeout=60) == PREEMPTED
-    assert FOLDER.latest.exists() and not FOLDER.finished()
+    assert FOLDER.latest.exists() and not FOLDER.state().trained
     assert "from step" in done(*TRAIN).err
 
 

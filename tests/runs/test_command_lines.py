@@ -19,9 +19,9 @@ from tape_arith.arith.runs.command_lines import (
     train_command,
     why_no_weights,
 )
-from tape_arith.arith.runs.folder import RunFolder
 from tape_arith.arith.runs.options import Compute, TrainOptions
 from tape_arith.arith.runs.preset import load_preset
+from tape_arith.arith.runs.request import Request
 from tape_arith.arith.runs.run import Run
 from tape_arith.arith.sweeps.jobs import plan
 from tests.helpers.tiny_runs import done, settings
@@ -45,7 +45,7 @@ def advised(line: str) -> dict[str, Any]:
 
 def jobs_of(name: str) -> Iterator[Sequence[str]]:
     config = replace(load_preset("mini"), learning_rate=5e-4, steps=40)
-    run = Run(parse(name), 3, "mini", config, Path("out of the way"))
+    run = Request(parse(name), 3, "mini", config, Path("out of the way"))
     compute = Compute("eager", compiled=False)
     options = TrainOptions(compute=compute, curves=False, trackers=("tensorboard",))
     splits = ("evaluation", CARRY)
@@ -80,7 +80,7 @@ def test_those_that_are_advised(here: Path) -> None:
     done("train", "--pe", "rope", "--no-score", "--out", root, *settings())
     scored = advised(score_command(root, "mini", rope, HARD))
     assert (scored["split"], scored["max_digits"]) == (CARRY, 9)
-    folder = RunFolder(root / "mini/rope/seed-0")
+    folder = Run(root / "mini/rope/seed-0")
     folder.final.rename(folder.latest)
     assert advised(score_command(root, "mini", rope, HARD))["run"] == folder.path
     assert advised(why_no_weights(folder).split("`")[1])["run"] == folder.path

@@ -11,8 +11,8 @@ from types import ModuleType
 import pytest
 
 from tape_arith.arith.runs import metrics
-from tape_arith.arith.runs.folder import RunFolder
 from tape_arith.arith.runs.metrics import last_evaluations
+from tape_arith.arith.runs.run import Run
 from tape_arith.arith.training.trainer import Trainer
 from tests.helpers.small_training import assert_same_bits, final_weights, untimed
 from tests.helpers.tiny_runs import done, refused, settings
@@ -43,7 +43,7 @@ def test_a_run_is_the_same_with_and_without_curves(here: Path) -> None:
     options = settings(steps=4, num_layers=2)
     done("train", "--pe", "tape", *options, "--no-score")
     done("train", "--pe", "tape", *options, "--no-score", "--no-curves", "--out", "blind")
-    watched, blind = (RunFolder(Path(root, "mini/tape/seed-0")) for root in ("runs", "blind"))
+    watched, blind = (Run(Path(root, "mini/tape/seed-0")) for root in ("runs", "blind"))
     (line,) = watched.metrics()
     assert line["step"] == 4 and line["small_grid"]["out_of_distribution"] is not None
     assert list(line["small_grid"]["by_length"]) == ["1", "2", "3"]
@@ -60,12 +60,12 @@ def every_other_step(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Trainer, "evaluate_every", 6)
 
 
-def train(out: str, *options: str) -> tuple[RunFolder, str]:
+def train(out: str, *options: str) -> tuple[Run, str]:
     """Train for twelve steps; return the run and its messages."""
     result = done(
         "train", "--pe", "rope", "--out", out, "--no-score", *settings(steps=12), *options
     )
-    return RunFolder(Path(result.out.strip())), result.err
+    return Run(Path(result.out.strip())), result.err
 
 
 class Fake:
@@ -127,7 +127,7 @@ def test_each_run_closes_its_trackers_as_one_that_fails_does(
     fake = use(Fake())
     done("run", "--pe", "rope,nope", "--track", "tensorboard", *settings(steps=12))
     assert fake.steps == STEPS * 2 and fake.closed == 2
-    monkeypatch.setattr(RunFolder, "add_metrics", lambda *_: 1 / 0)
+    monkeypatch.setattr(Run, "add_metrics", lambda *_: 1 / 0)
     with pytest.raises(ZeroDivisionError):
         train("out", "--track", "tensorboard")
     assert fake.closed == 3 and fake.steps == STEPS * 2

@@ -11,7 +11,7 @@ from tape_arith.arith.compare.captions import preset_words
 from tape_arith.arith.decoders.weights import trained_decoder
 from tape_arith.arith.grids.grid import Grid
 from tape_arith.arith.registry.locate import known_names
-from tape_arith.arith.runs.folder import existing_run
+from tape_arith.arith.runs.find import existing_run
 from tape_arith.arith.runs.preset import (
     PRESETS_FOLDER,
     asks_to_compile,

@@ -11,7 +11,7 @@ import torch
 from tape_arith.arith.data.rows import pad
 from tape_arith.arith.decoders.weights import trained_decoder
 from tape_arith.arith.registry.names import parse, parse_extrapolation
-from tape_arith.arith.runs.folder import RunFolder
+from tape_arith.arith.runs.run import Run
 from tape_arith.arith.scoring.answer import Answer, answer
 from tape_arith.arith.scoring.score import answer_logits
 from tape_arith.arith.tasks.load import load_task
@@ -28,7 +28,7 @@ SYMBOLS |= {"[PAD]": 0, "[UNK]": 1, "[BOS]": 2, "[EOS]": 3}
 @pytest.mark.parametrize("encoding", RUNS)
 @pytest.mark.parametrize("written", ["7+5", "123 + 45", "999+1"])
 def test_answers_are_those_of_one_forward(trained: Path, encoding: str, written: str) -> None:
-    folder = RunFolder(trained / "runs/mini" / encoding / "seed-0")
+    folder = Run(trained / "runs/mini" / encoding / "seed-0")
     way = RUNS[encoding]
     told = answer(folder, written, parse_extrapolation(way) if way else None)
     record = folder.record()

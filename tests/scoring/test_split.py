@@ -18,7 +18,8 @@ from tape_arith.arith.grids.evaluation_set import EvaluationSet
 from tape_arith.arith.grids.grid import Grid
 from tape_arith.arith.grids.panel import panels_of
 from tape_arith.arith.registry.names import parse, parse_list
-from tape_arith.arith.runs.folder import RunFolder, find_grids
+from tape_arith.arith.runs.find import find_grids
+from tape_arith.arith.runs.run import Run
 from tape_arith.arith.scoring.score import score
 from tape_arith.arith.tasks.load import load_task
 from tape_arith.models.hardware import detect
@@ -59,7 +60,7 @@ def test_a_grid_beside_the_usual_one(comparison: Path) -> None:
 
     done("score", ROPE, "--split", CARRY, "--with", "yarn:ramp=paper", "--max-digits", 4)
     assert (ROPE / "grid@carry+yarn@ramp=paper-to-4.json").exists()
-    assert "score@carry+yarn@ramp=paper-to-4" in RunFolder(ROPE).timings()
+    assert "score@carry+yarn@ramp=paper-to-4" in Run(ROPE).timings()
     usual, grid = (Grid.load(ROPE / f"{name}.json") for name in ("grid", "grid@carry"))
     assert "split" not in usual.content()["evaluation"] and usual.split == "evaluation"
     assert grid.split == CARRY and grid.complete and not is_same_run(usual, grid)
@@ -67,7 +68,7 @@ def test_a_grid_beside_the_usual_one(comparison: Path) -> None:
     assert grid.evaluation.sha256 == bucket.sha256(27) != usual.evaluation.sha256
 
     problems = bucket.problems(0, 27)
-    folder = RunFolder(ROPE)
+    folder = Run(ROPE)
     decoder = trained_decoder(folder, parse("rope"), folder.record()).eval()
     outcome = score(Runner(decoder, detect()), problems, bucket.keys(0, 27))
     right, total = np.zeros((3, 3)), np.zeros((3, 3))

@@ -11,8 +11,8 @@ import pandas as pd
 import pytest
 
 from tape_arith.arith.grids.grid import Grid
-from tape_arith.arith.runs.folder import RunFolder
 from tape_arith.arith.runs.record import InitFrom
+from tape_arith.arith.runs.run import Run
 from tape_arith.arith.studies.inputs import comparable_runs
 from tape_arith.arith.studies.study import INSIDE, OUTSIDE
 from tests.helpers.exported_runs import made_run
@@ -37,7 +37,7 @@ def study(*arguments: object) -> tuple[dict[str, Any], pd.DataFrame]:
 
 def variant(root: Path, encoding: str, **settings: Any) -> Path:
     """Make a run of other settings, with random weights."""
-    config = RunFolder(Path(run("rope"))).record().config
+    config = Run(Path(run("rope"))).record().config
     return made_run(root, encoding, replace(config, **settings))[0].path
 
 
@@ -64,7 +64,7 @@ def test_stability_is_measured_on_the_evaluation_set(tmp_path: Path) -> None:
 
 
 def test_runs_that_began_from_others_are_studied_apart(tmp_path: Path) -> None:
-    folder = RunFolder(variant(tmp_path, "rope@from=rope"))
+    folder = Run(variant(tmp_path, "rope@from=rope"))
     origin = InitFrom("rope", 0, "ab" * 32, 4, 128, "cd" * 32)
     folder.write_record(replace(folder.record(), init_from=origin))
     line = refused("study", "errors", run("rope"), folder.path)

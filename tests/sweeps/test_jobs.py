@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from tape_arith.arith.runs.options import Compute, TrainOptions
-from tape_arith.arith.runs.run import Run
+from tape_arith.arith.runs.request import Request
 from tape_arith.arith.stopping import Stopper
 from tape_arith.arith.sweeps import jobs as module
 from tape_arith.arith.sweeps.engines.local import InProcess
@@ -23,9 +23,9 @@ TRAIN_ROPE, SCORE_ROPE = "train/mini/rope/seed-0", "score/mini/rope/seed-0/grid"
 TRAIN_FIRE = "train/mini/fire/seed-0"
 
 
-def tiny_runs(encodings: str) -> list[Run]:
+def tiny_runs(encodings: str) -> list[Request]:
     """The runs of a sweep of tiny runs, among those of the preset."""
-    return [replace(run, root=OUT) for run in load_sweep(sweep_file(encodings)).runs(OUT)]
+    return [replace(run, root=OUT) for run in load_sweep(sweep_file(encodings)).requests(OUT)]
 
 
 def test_a_job_s_command_line_makes_its_run(here: Path) -> None:
@@ -37,19 +37,19 @@ def test_a_job_s_command_line_makes_its_run(here: Path) -> None:
         done(*job.argv)
         assert job.kind == "generate" or job.done(), job.id
     assert len(done_jobs(jobs)) == len(jobs)
-    record = jobs[1].run.folder.record()
-    assert record.config == jobs[1].run.config and record.data is not None
+    record = jobs[1].request.run.record()
+    assert record.config == jobs[1].request.config and record.data is not None
 
 
 def test_done_jobs_are_read_from_the_files(comparison: Path) -> None:
     train, score = jobs = plan(tiny_runs("rope"), TrainOptions(), OUT)
     assert score.done() and train.done()
     # Carried away without its weights it is as done as before.
-    for file in (score.folder.path / "weights").iterdir():
+    for file in (score.folder / "weights").iterdir():
         file.unlink()
     assert score.done() and train.done()
     # A grid of another run, budget or way of scoring in its place does not count.
-    grid = score.folder.path / "grid.json"
+    grid = score.folder / "grid.json"
     text = grid.read_text()
     for old, new in (
         ('"rope"', '"fire"'),
@@ -63,7 +63,7 @@ def test_done_jobs_are_read_from_the_files(comparison: Path) -> None:
     grid.write_text(text[:50])
     assert not score.done()
     grid.write_text(text)
-    edit_text(score.folder.record_file, '"learning_rate": 0.001', '"learning_rate": 0.1')
+    edit_text(score.folder / "run.json", '"learning_rate": 0.001', '"learning_rate": 0.1')
     assert not score.done() and done_jobs(jobs) == set()
 
 
@@ -86,8 +86,8 @@ class FakeEngine:
         return self.slots - len(self.running)
 
     def submit(self, job: Job) -> None:
-        folders = {other.folder.path for other in self.running}
-        assert job.folder.path not in folders, "two jobs on one folder"
+        folders = {other.folder for other in self.running}
+        assert job.folder not in folders, "two jobs on one folder"
         self.running.append(job)
         self.submitted.append(job.id)
         self.most = max(self.most, len(self.running))

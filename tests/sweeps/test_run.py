@@ -9,7 +9,8 @@ import pytest
 
 from tape_arith.arith import stopping
 from tape_arith.arith.errors import UsageError
-from tape_arith.arith.runs.folder import RunFolder, find_runs
+from tape_arith.arith.runs.find import find_runs
+from tape_arith.arith.runs.run import Run
 from tape_arith.arith.sweeps import run_sweep
 from tests.helpers.tiny_runs import call, contents, done, refused, settings
 
@@ -25,7 +26,7 @@ def test_every_run_leaves_its_folder(trained: Path) -> None:
         assert folder.path == trained / "runs" / "mini" / record.encoding / f"seed-{record.seed}"
         names = {path.name for path in folder.path.iterdir()}
         assert names == SMALL | grids[record.encoding] | {"weights"}
-        assert folder.finished() and record.data is not None
+        assert folder.state().trained and record.data is not None
         way = "score" if record.encoding != "tape" else "score+yarn"
         assert set(folder.timings()) == {"train", way}
         environment = json.loads((folder.path / "environment.json").read_text())
@@ -99,15 +100,15 @@ def test_a_training_whose_time_is_up_goes_on(
     """With problems made as needed, it ends with the bits of the unbroken run on a dataset."""
     shutil.rmtree("data")  # which training would read
     train = ("train", "--pe", "tape", "--runs", "slow", *settings())
-    slow = RunFolder(Path("slow/mini/tape/seed-0"))
+    slow = Run(Path("slow/mini/tape/seed-0"))
     # It asks after every step but the last: first it stops after two of four, then after three.
     for questions in (1, 0):
         answers = iter([False] * questions + [True] * 100)
         with monkeypatch.context() as patch:
             patch.setattr(stopping.Stopper, "time_is_up", property(lambda _: next(answers)))  # noqa: B023
             assert call(*train).code == 3
-    assert not slow.finished() and "not scored" in done("list", "--runs", "slow").out
+    assert not slow.state().trained and "not scored" in done("list", "--runs", "slow").out
     assert "from step" in done(*train).err
     assert slow.record().data is None and len(slow.metrics()) == 1
-    unbroken = RunFolder(Path("runs/mini/tape/seed-0"))
+    unbroken = Run(Path("runs/mini/tape/seed-0"))
     assert slow.final.read_bytes() == unbroken.final.read_bytes()

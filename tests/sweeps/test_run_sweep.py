@@ -13,9 +13,9 @@ from tape_arith.arith.compare.labels import display_names
 from tape_arith.arith.decoders.cost import training_flops, training_flops_a_token, training_tokens
 from tape_arith.arith.grids.grid import Grid
 from tape_arith.arith.registry.names import parse
-from tape_arith.arith.runs.folder import RunFolder
 from tape_arith.arith.runs.options import TrainOptions
 from tape_arith.arith.runs.preset import load_preset
+from tape_arith.arith.runs.request import Request
 from tape_arith.arith.runs.run import Run
 from tape_arith.arith.sweeps import estimate
 from tape_arith.arith.sweeps import slots as slot_choice
@@ -46,7 +46,7 @@ def test_an_estimate_shares_the_cores_out_as_the_slots_do(
 ) -> None:
     received: list[int | None] = []
 
-    def rate(run: Run, compute: object, threads: int | None) -> float:
+    def rate(run: Request, compute: object, threads: int | None) -> float:
         received.append(threads)
         return 1e-6
 
@@ -88,7 +88,7 @@ def test_a_large_step_is_cut_to_be_timed() -> None:
 
 def test_the_price_of_the_paper_s_model(here: Path) -> None:
     """By the usual rule, 6 FLOPs a weight and token, less for logits of answers alone."""
-    run = load_sweep("paper-20").runs(Path("runs"))[2]
+    run = load_sweep("paper-20").requests(Path("runs"))[2]
     assert str(run.name) == "nope"
     tokens, flops = plan([run], TrainOptions(), Path("runs"))[0].cost()
     assert tokens == pytest.approx(512 * 10_000 * (21 + 2 * 20 / 3 + 2.5), rel=0.02)
@@ -138,7 +138,7 @@ def test_a_run_that_begins_from_another_comes_after_it(here: Path) -> None:
     # Of each seed: rope is trained, not scored; three runs begin from it.
     assert sorted(job["kind"] for job in jobs) == ["score"] * 6 + ["train"] * 8
     done("sweep", file)
-    assert RunFolder(Path("runs/mine/mini/rope/seed-1")).finished()
+    assert Run(Path("runs/mine/mini/rope/seed-1")).state().trained
     assert not Path("runs/mine/mini/rope/seed-1/grid.json").exists()
     table = (FOLDER / "table.md").read_text("utf-8")
     labels = display_names(begun).values()
@@ -208,7 +208,7 @@ def test_the_tuned_track_chooses_in_distribution_only(here: Path) -> None:
         ("0.003", "fire", True),
     ):
         path = Path(f"runs/mine/learning_rate={rate}/mini/{name}/seed-0/grid.json")
-        assert RunFolder(path.parent).record().config.learning_rate == float(rate)
+        assert Run(path.parent).record().config.learning_rate == float(rate)
         grid = Grid.load(path)
         grid.exact[:], grid.right_sum[:] = 0 if best else 3, 3
         grid.exact[:2, :2] = 3 if best else 2
@@ -247,7 +247,7 @@ def test_a_grid_has_a_column_a_setting_and_no_mean_over_two_combinations(here: P
     for right, (layers, size) in zip((1, 3), keys, strict=True):
         for seed in (0, 1):
             path = Path(f"runs/mine/num_layers={layers},mlp_size={size}/mini/fire/seed-{seed}")
-            config = RunFolder(path).record().config
+            config = Run(path).record().config
             assert (config.num_layers, config.mlp_size) == (layers, size)
             scored = Grid.load(path / "grid.json")
             scored.exact[:], scored.right_sum[:], scored.first_wrong_sum[:] = right, 3, 0
@@ -300,7 +300,7 @@ def test_a_signal_is_passed_on_and_waited_for(
 ) -> None:
     file = sweep_file("rope,fire", steps=100_000, num_problems=5_000)
     process = start(["sweep", file, "--slots", "2"])
-    metrics = [RunFolder(Path(f"runs/mine/mini/{n}/seed-0")).metrics_file for n in ("rope", "fire")]
+    metrics = [Run(Path(f"runs/mine/mini/{n}/seed-0")).metrics_file for n in ("rope", "fire")]
     wait_until(lambda: all(path.exists() and path.stat().st_size for path in metrics), 120)
     states = {job["id"]: job for job in json.loads(done("status", "mine", "--json").out)["jobs"]}
     running = states["train/mine/mini/rope/seed-0"]

@@ -10,7 +10,7 @@ import pytest
 from tape_arith.arith.registry.names import parse
 from tape_arith.arith.runs.options import TrainOptions
 from tape_arith.arith.runs.preset import load_preset
-from tape_arith.arith.runs.run import Run
+from tape_arith.arith.runs.request import Request
 from tape_arith.arith.sweeps import slots as module
 from tape_arith.arith.sweeps.jobs import Job, plan
 from tape_arith.arith.sweeps.slots import choose_slots
@@ -30,7 +30,7 @@ def machine(monkeypatch: pytest.MonkeyPatch, **facts: Any) -> None:
 
 def jobs(runs: int, preset: str = "mini", **settings: str) -> list[Job]:
     config = load_preset(preset).with_settings(settings)
-    planned = [Run(parse(name), 0, preset, config, Path("runs")) for name in NAMES[:runs]]
+    planned = [Request(parse(name), 0, preset, config, Path("runs")) for name in NAMES[:runs]]
     return plan(planned, TrainOptions(), Path("runs"), data=Path("data"))
 
 
@@ -113,6 +113,8 @@ def test_requested_slots_share_the_threads(
 def test_what_is_done_takes_no_slot(comparison: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     machine(monkeypatch, cores=16.0)
     monkeypatch.setattr(module, "LEAST_FLOPS", 0)
-    tiny = [replace(job, run=replace(job.run, root=Path("runs"))) for job in jobs(5, **SETTINGS)]
+    tiny = [
+        replace(job, request=replace(job.request, root=Path("runs"))) for job in jobs(5, **SETTINGS)
+    ]
     chosen = choose_slots(tiny)  # rope and fire are done, tape lacks its own grid
     assert (chosen.count, chosen.threads) == (3, 5)

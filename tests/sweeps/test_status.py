@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from tape_arith.arith.lock import lock_folder
-from tape_arith.arith.runs.folder import RunFolder
+from tape_arith.arith.runs.run import Run
 from tape_arith.arith.sweeps import estimate
 from tape_arith.arith.sweeps.engines.worker import JobState, read_state, state_file, write_state
 from tape_arith.arith.sweeps.jobs import log_file
@@ -74,7 +74,7 @@ def test_jobs_are_done_wait_and_run(planned: Path, monkeypatch: pytest.MonkeyPat
 
 @pytest.mark.usefixtures("planned")
 def test_a_training_on_its_way() -> None:
-    folder = RunFolder(ROPE)
+    folder = Run(ROPE)
     for grid in ROPE.glob("grid*.json"):
         grid.unlink()
     folder.final.rename(folder.latest)

@@ -24,7 +24,7 @@ def sweep(text: str) -> Sweep:
 def test_bundled_sweeps_are_sound(name: str) -> None:
     content = load_sweep(name)
     assert content.summary.endswith((".", "runs"))
-    runs = content.runs(OUT)
+    runs = content.requests(OUT)
     assert len({(str(run.name), run.seed, run.root, run.preset) for run in runs}) == len(runs)
 
 
@@ -38,7 +38,7 @@ def test_the_tuned_track_searches_the_same_for_all(name: str) -> None:
     for config, share in zip(others, (1 / 3, 3), strict=True):
         assert config.learning_rate == pytest.approx(share * usual.learning_rate, rel=2e-4)
         assert replace(config, learning_rate=usual.learning_rate) == usual
-    for run in content.runs(OUT):
+    for run in content.requests(OUT):
         # Never among the preset's own runs, nor two values in one folder.
         assert run.root.parts[:2] == ("runs", name)
         assert float(run.root.name.split("=")[1]) == run.config.learning_rate
@@ -49,7 +49,7 @@ def test_groups_have_their_own_seeds_and_a_star_is_what_is_not_named(here: Path)
         '[[groups]]\nencodings = ["rope", "fire"]\nseeds = [0, 1]\n'
         '[[groups]]\nencodings = ["nope"]\nseeds = [1, 2]\n'
     )
-    pairs = [(str(run.name), run.seed) for run in content.runs(OUT)]
+    pairs = [(str(run.name), run.seed) for run in content.requests(OUT)]
     assert pairs == [("rope", 0), ("fire", 0), ("rope", 1), ("fire", 1), ("nope", 1), ("nope", 2)]
     starred = sweep('encodings = ["rope+yarn", "fire", "*", "abacus+rope"]\nseeds = [0]\n')
     names = [str(name) for name in starred.names]
@@ -64,8 +64,10 @@ def test_a_grid_is_every_combination_each_in_a_folder_of_its_own(here: Path) -> 
         "[[grid]]\nmlp_size = [512]\n"
     )
     mini = load_preset("mini")
-    roots = {run.root.relative_to(OUT / "mine").as_posix(): run.config for run in content.runs(OUT)}
-    assert len(content.runs(OUT)) == 5 * 2 * 2
+    roots = {
+        run.root.relative_to(OUT / "mine").as_posix(): run.config for run in content.requests(OUT)
+    }
+    assert len(content.requests(OUT)) == 5 * 2 * 2
     for hidden_size, learning_rate, mlp_size in (
         (128, 0.0003, 256),
         (128, 1.0, 256),
@@ -83,7 +85,7 @@ def test_a_grid_is_every_combination_each_in_a_folder_of_its_own(here: Path) -> 
             mlp_size=mlp_size,
         )
     assert not roots
-    [wide] = sweep('encodings = ["rope"]\nseeds = [0]\n[set]\nhidden_size = 256\n').runs(OUT)
+    [wide] = sweep('encodings = ["rope"]\nseeds = [0]\n[set]\nhidden_size = 256\n').requests(OUT)
     assert wide.config == replace(mini, hidden_size=256, num_heads=8)
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from tape_arith.arith.runs.folder import RunFolder
+from tape_arith.arith.runs.run import Run
 from tape_arith.arith.training import session, trainer
 from tape_arith.arith.training.checkpoints import Checkpoints
 from tape_arith.arith.training.trainer import Line, Trainer
@@ -53,17 +53,17 @@ def made_once(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture
-def finished(made_once: Path, tmp_path: Path) -> RunFolder:
+def finished(made_once: Path, tmp_path: Path) -> Run:
     """A copy of the finished run below `tmp_path`."""
     shutil.copytree(made_once / "finished", tmp_path, dirs_exist_ok=True)
-    return RunFolder(tmp_path / "mini/rope/seed-0")
+    return Run(tmp_path / "mini/rope/seed-0")
 
 
 @pytest.fixture
-def stopped(made_once: Path, tmp_path: Path) -> RunFolder:
+def stopped(made_once: Path, tmp_path: Path) -> Run:
     """A copy of the run that was stopped after 13 steps."""
     shutil.copytree(made_once / "stopped", tmp_path, dirs_exist_ok=True)
-    return RunFolder(tmp_path / "mini/rope/seed-0")
+    return Run(tmp_path / "mini/rope/seed-0")
 
 
 @pytest.fixture(scope="session")

@@ -12,7 +12,7 @@ import torch
 from tape_arith.arith.data.bucket import Bucket
 from tape_arith.arith.data.rows import prepend_bos
 from tape_arith.arith.grids.grid import Grid
-from tape_arith.arith.runs.folder import RunFolder
+from tape_arith.arith.runs.run import Run
 from tape_arith.arith.tasks.families.tokens import BOS
 from tape_arith.arith.tasks.load import load_task
 from tape_arith.arith.tasks.task import concatenate
@@ -134,7 +134,7 @@ def test_tables_have_room_for_bos(name: str, packed: bool, monkeypatch: pytest.M
 def test_leading_bos_by_command(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     done("train", "--pe", "rope", "--set", "leading_bos=2", *settings())
-    folder = RunFolder(Path("runs/mini/rope/seed-0"))
+    folder = Run(Path("runs/mini/rope/seed-0"))
     assert folder.record().config.leading_bos == folder.record().settings["leading_bos"] == 2
     assert Grid.load(folder.path / "grid.json").settings["leading_bos"] == 2
     line = refused("train", "--pe", "rope", *settings())

@@ -12,7 +12,7 @@ from torch import Tensor
 
 from tape_arith.arith.decoders import weights as checkpoint
 from tape_arith.arith.errors import Failure
-from tape_arith.arith.runs.folder import RunFolder
+from tape_arith.arith.runs.run import Run
 from tape_arith.arith.scoring.session import score_run
 from tape_arith.arith.training.session import continue_run
 from tests.helpers.small_training import (
@@ -79,7 +79,7 @@ DAMAGE: list[tuple[Callable[[Path], object], str]] = [
 ]
 
 
-def test_a_damaged_state_is_named(stopped: RunFolder) -> None:
+def test_a_damaged_state_is_named(stopped: Run) -> None:
     stopped.previous.unlink()  # or training would go on from there
     content = stopped.latest.read_bytes()
     for damage, message in DAMAGE:
@@ -88,7 +88,7 @@ def test_a_damaged_state_is_named(stopped: RunFolder) -> None:
         assert_refused(stopped, message)
 
 
-def assert_refused(folder: RunFolder, message: str) -> None:
+def assert_refused(folder: Run, message: str) -> None:
     """Training does not go on, and one line names the state and says why."""
     with pytest.raises(Failure) as caught:
         continue_run(folder, should_stop=never)
@@ -96,7 +96,7 @@ def assert_refused(folder: RunFolder, message: str) -> None:
     assert str(folder.latest) in line and message in line and "\n" not in line
 
 
-def test_damaged_weights_are_named_when_scored_and_come_back(finished: RunFolder) -> None:
+def test_damaged_weights_are_named_when_scored_and_come_back(finished: Run) -> None:
     # Copies: what is loaded maps the file, which changes in its place.
     before = {name: tensor.clone() for name, tensor in final_weights(finished).items()}
     with_a_flipped_bit(finished.final)
@@ -111,7 +111,7 @@ def test_damaged_weights_are_named_when_scored_and_come_back(finished: RunFolder
 # ---- whole files that are wrong ------------------------------------------------------------
 
 
-def test_a_sound_file_with_a_wrong_state_is_refused(stopped: RunFolder) -> None:
+def test_a_sound_file_with_a_wrong_state_is_refused(stopped: Run) -> None:
     tensors, facts = cloned(stopped.latest)
 
     def assert_refused_with(tensors: dict[str, Tensor], facts: dict[str, Any], line: str) -> None:
@@ -142,7 +142,7 @@ def cloned(path: Path) -> tuple[dict[str, Tensor], dict[str, Any]]:
     return {name: tensor.clone() for name, tensor in tensors.items()}, facts
 
 
-def test_weights_that_cannot_be_scored(finished: RunFolder) -> None:
+def test_weights_that_cannot_be_scored(finished: Run) -> None:
     tensors, facts = cloned(finished.final)
     name = "model/embedding.weight"
     changes: list[tuple[Callable[[Tensor], Tensor], str]] = [
@@ -193,12 +193,12 @@ def test_the_older_state_gives_the_same_run(
     assert step_of(folder.latest) == step + 2
     assert good != "previous" or step_of(folder.previous) == step
     continue_run(folder, should_stop=never)
-    assert folder.finished() and folder.checkpoints() == [folder.before_cooldown]
+    assert folder.state().trained and folder.checkpoints() == [folder.before_cooldown]
     assert_same_bits(final_weights(folder), uninterrupted[0])
     assert untimed(folder.metrics()) == uninterrupted[1]
 
 
-def test_where_all_are_damaged_nothing_is_touched(stopped: RunFolder) -> None:
+def test_where_all_are_damaged_nothing_is_touched(stopped: Run) -> None:
     folder = stopped
     for path in folder.checkpoints():
         truncated(path)

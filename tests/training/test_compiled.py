@@ -12,10 +12,10 @@ from tape_arith.arith.decoders.failures import explain_failures
 from tape_arith.arith.documents import write_document
 from tape_arith.arith.errors import Failure
 from tape_arith.arith.registry.names import parse
-from tape_arith.arith.runs.folder import RunFolder
 from tape_arith.arith.runs.options import Compute, TrainOptions
 from tape_arith.arith.runs.preset import load_preset
 from tape_arith.arith.runs.record import Environment, RunRecord, run_sources
+from tape_arith.arith.runs.run import Run
 from tape_arith.arith.training import session
 from tape_arith.arith.training.distributed import ProcessGroup
 from tape_arith.arith.training.session import Session
@@ -82,7 +82,7 @@ def test_a_compiler_that_fails_ends_no_training_that_did_not_ask_for_it(
     monkeypatch.setattr(session, "asks_to_compile", lambda preset: True)
     assert "--no-compile does without, which is taken now" in done(*TRAIN).err
     done(*TRAIN, "--no-compile", "--out", "plain")
-    run, plain = (RunFolder(Path(root, "mini/rope/seed-0")) for root in ("runs", "plain"))
+    run, plain = (Run(Path(root, "mini/rope/seed-0")) for root in ("runs", "plain"))
     assert run.final.read_bytes() == plain.final.read_bytes()
     assert not run.environment().compiled
 
@@ -163,7 +163,7 @@ def test_a_preset_may_ask_for_compiling(
     pe, config = facts.get("pe", "rope"), load_preset("small-20")
     sources = run_sources(parse(pe), config)
     record = RunRecord(pe, 0, preset, config, 1, config.steps, None, "1", sources)
-    folder = RunFolder(here / "run")
+    folder = Run(here / "run")
     folder.path.mkdir()
     folder.write_record(record)
     if "began" in facts:

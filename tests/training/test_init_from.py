@@ -23,8 +23,8 @@ from tape_arith.arith.grids.facts import Budget
 from tape_arith.arith.grids.grid import Grid
 from tape_arith.arith.registry.names import parse
 from tape_arith.arith.runs.config import Config
-from tape_arith.arith.runs.folder import RunFolder
 from tape_arith.arith.runs.preset import load_preset
+from tape_arith.arith.runs.request import Request
 from tape_arith.arith.runs.run import Run
 from tape_arith.arith.scoring.score import sequences
 from tape_arith.arith.training import session
@@ -47,7 +47,7 @@ from tests.helpers.small_training import (
 from tests.helpers.tiny_runs import done, refused, settings, untouched
 
 TINY = settings(num_layers=3, steps=8)
-ROPE = RunFolder(Path("runs/mini/rope/seed-0"))
+ROPE = Run(Path("runs/mini/rope/seed-0"))
 
 
 @pytest.fixture(scope="module")
@@ -60,7 +60,7 @@ def rope_made_once(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture
-def rope(rope_made_once: Path, here: Path) -> RunFolder:
+def rope(rope_made_once: Path, here: Path) -> Run:
     """A finished run of rope, by command."""
     shutil.copytree(rope_made_once, here, dirs_exist_ok=True)
     return ROPE
@@ -76,12 +76,12 @@ def logits(decoder: Decoder) -> Tensor:
 
 def before_the_first_step(
     monkeypatch: pytest.MonkeyPatch, *arguments: object
-) -> tuple[RunFolder, Decoder]:
+) -> tuple[Run, Decoder]:
     """Kill a command when training would begin; return its folder and the decoder saved in it."""
     with monkeypatch.context() as patch:
         patch.setattr(Session, "_take_steps", lambda *_: None)
         patch.setattr("tape_arith.arith.commands.train.leave", lambda stopper: None)
-        folder = RunFolder(Path(done("train", *arguments, "--no-score").out.strip()))
+        folder = Run(Path(done("train", *arguments, "--no-score").out.strip()))
     record = folder.record()
     decoder = decoder_for(record.config, parse(record.encoding), record.seed)
     tensors, facts = load_state(folder.latest, record, "cpu")
@@ -97,7 +97,7 @@ def before_the_first_step(
     ("name", "option"), [("tape", []), ("tape", ["--only-positional"]), ("tape-heads", [])]
 )
 def test_the_first_logits_are_those_of_rope(
-    rope: RunFolder, name: str, option: list[str], monkeypatch: pytest.MonkeyPatch
+    rope: Run, name: str, option: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     begin = ("--pe", name, "--init-from", rope.path, *option)
     folder, decoder = before_the_first_step(monkeypatch, *begin)
@@ -112,10 +112,10 @@ def test_the_first_logits_are_those_of_rope(
     ).abs().max() > 1e-3  # eight steps away: else all of this would be vacuous
 
 
-def test_the_record(rope: RunFolder) -> None:
+def test_the_record(rope: Run) -> None:
     with untouched(rope.path):
         result = done("train", "--pe", "tape", "--init-from", rope.path, "--set", "steps=4")
-    folder = RunFolder(Path("runs/mini/tape@from=rope/seed-0"))
+    folder = Run(Path("runs/mini/tape@from=rope/seed-0"))
     record, source_record = folder.record(), rope.record()
     assert result.out.splitlines()[-1] == str(folder.path)
     assert record.encoding == "tape@from=rope" and record.seed == source_record.seed
@@ -134,11 +134,11 @@ def test_the_record(rope: RunFolder) -> None:
     with untouched(folder.path):
         done("train", "--pe", "tape", "--init-from", rope.path, "--set", "steps=4")
     done("train", "--pe", "tape", "--init-from", folder.path, "--no-score")
-    chained = RunFolder(Path("runs/mini/tape@from=tape@from=rope/seed-0")).record().init_from
+    chained = Run(Path("runs/mini/tape@from=tape@from=rope/seed-0")).record().init_from
     assert chained is not None and (chained.steps, chained.problems) == (12, 12 * 8)
 
 
-def test_tables_never_mix_them_with_plain_runs(rope: RunFolder) -> None:
+def test_tables_never_mix_them_with_plain_runs(rope: Run) -> None:
     for name in ("tape+yarn", "rope"):
         done("train", "--pe", name, "--init-from", rope.path)
     done("score", "runs/mini/tape@from=rope/seed-0")
@@ -174,7 +174,7 @@ SMALL = small(steps=12)
 
 
 @pytest.fixture
-def source(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> RunFolder:
+def source(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Run:
     """A finished run of rope; runs save every few steps, in float32 on one thread."""
     monkeypatch.setattr(Trainer, "log_every", 2)
     monkeypatch.setattr(Trainer, "evaluate_every", 4)
@@ -183,12 +183,12 @@ def source(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> RunFolder:
     return train(tmp_path, "rope")
 
 
-def train(root: Path, name: str, config: Config = SMALL, **options: Any) -> RunFolder:
+def train(root: Path, name: str, config: Config = SMALL, **options: Any) -> Run:
     options = {"should_stop": never, **options}
-    return train_run(Run(parse(name), 0, "mini", config, root), **options)
+    return train_run(Request(parse(name), 0, "mini", config, root), **options)
 
 
-def by_hand(source: RunFolder, name: str, *, frozen: bool = False) -> dict[str, Tensor]:
+def by_hand(source: Run, name: str, *, frozen: bool = False) -> dict[str, Tensor]:
     """Train from the source's weights in a plain loop, met with the problems after the source's."""
     decoder = decoder_for(SMALL, parse(name), 0)
     decoder.load_state_dict(
@@ -209,13 +209,11 @@ def by_hand(source: RunFolder, name: str, *, frozen: bool = False) -> dict[str, 
 
 
 @pytest.mark.parametrize("frozen", [False, True])
-def test_training_goes_on_whatever_kills_it(
-    tmp_path: Path, source: RunFolder, frozen: bool
-) -> None:
+def test_training_goes_on_whatever_kills_it(tmp_path: Path, source: Run, frozen: bool) -> None:
     begin: dict[str, Any] = {"source": source, "only_positional": frozen}
     for stops in (1, 5, 6):  # before the first save, and after
         folder = train(tmp_path, "tape", should_stop=stop_after(stops), **begin)
-        assert (folder.finished(), folder.latest.exists()) == (stops == 6, stops < 6)
+        assert (folder.state().trained, folder.latest.exists()) == (stops == 6, stops < 6)
     assert_same_bits(final_weights(folder), by_hand(source, "tape", frozen=frozen))
     marker = "only-positional-from" if frozen else "from"
     assert folder.path.parent.name == f"tape@{marker}=rope"
@@ -225,7 +223,7 @@ def test_training_goes_on_whatever_kills_it(
         assert unchanged == (frozen and not key.startswith("model/pe.")), key
 
 
-def test_it_needs_its_source_no_more(tmp_path: Path, source: RunFolder) -> None:
+def test_it_needs_its_source_no_more(tmp_path: Path, source: Run) -> None:
     unbroken = train(tmp_path / "unbroken", "tape", source=source)
     folder = train(tmp_path, "tape", source=source, should_stop=stop_after(5))
     source.final.unlink()
@@ -233,7 +231,7 @@ def test_it_needs_its_source_no_more(tmp_path: Path, source: RunFolder) -> None:
     with pytest.raises(Failure, match="holds the weights that the run begins from"):
         continue_run(folder, should_stop=never)  # it never goes on from weights of its own
     lost.rename(folder.latest.parent)
-    while not folder.finished():
+    while not folder.state().trained:
         continue_run(folder, should_stop=stop_after(3))
     assert_same_bits(final_weights(folder), final_weights(unbroken))
     # By its name, once it is there.
@@ -243,13 +241,13 @@ def test_it_needs_its_source_no_more(tmp_path: Path, source: RunFolder) -> None:
     assert checkpoint.load(folder.final, "cpu")[1]["step"] == 20
 
 
-def test_wrong_sources_are_refused(tmp_path: Path, source: RunFolder) -> None:
+def test_wrong_sources_are_refused(tmp_path: Path, source: Run) -> None:
     unfinished = train(tmp_path, "nope", should_stop=stop_after(1))
     tape = train(tmp_path, "tape")
 
     def message(name: str, config: Config = SMALL, seed: int = 0, **options: Any) -> str:
         with untouched(tmp_path), pytest.raises(UsageError) as caught:
-            planned = Run(parse(name), seed, "mini", config, tmp_path)
+            planned = Request(parse(name), seed, "mini", config, tmp_path)
             train_run(planned, should_stop=never, **options)
         return str(caught.value)
 
@@ -273,7 +271,7 @@ def test_wrong_sources_are_refused(tmp_path: Path, source: RunFolder) -> None:
     assert "holds another run (learning_rate" in message("tape", faster, source=source)
 
 
-def test_commands_that_make_no_sense(rope: RunFolder) -> None:
+def test_commands_that_make_no_sense(rope: Run) -> None:
     with untouched(rope.path):
         assert "goes with --init-from" in refused("train", "--pe", "tape", "--only-positional")
         assert "with the settings in its run.json" in refused(

@@ -11,8 +11,8 @@ import torch
 
 from tape_arith.arith.decoders import weights as checkpoint
 from tape_arith.arith.errors import Failure
-from tape_arith.arith.runs.folder import RunFolder
 from tape_arith.arith.runs.options import TrainOptions
+from tape_arith.arith.runs.run import Run
 from tape_arith.arith.training.session import continue_run
 from tape_arith.arith.training.step import Stepper
 from tape_arith.arith.training.trainer import MAX_SKIPPED_IN_A_ROW, NotFinite, Trainer
@@ -53,11 +53,11 @@ def spoil(monkeypatch: pytest.MonkeyPatch, quantity: str, *steps: int) -> None:
     monkeypatch.setattr(Stepper, "accumulate_gradient", spoiled)
 
 
-def run_folder(root: Path) -> RunFolder:
-    return RunFolder(root / "mini" / "rope" / "seed-0")
+def run_at(root: Path) -> Run:
+    return Run(root / "mini" / "rope" / "seed-0")
 
 
-def assert_all_finite(folder: RunFolder) -> None:
+def assert_all_finite(folder: Run) -> None:
     for path in (folder.path / "weights").iterdir():
         tensors, facts = checkpoint.load(path, "cpu")
         assert all(bool(tensor.isfinite().all()) for tensor in tensors.values()), path
@@ -69,7 +69,7 @@ def test_it_stops_at_once_in_one_line(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, quantity: str
 ) -> None:
     spoil(monkeypatch, quantity, 17)
-    folder = run_folder(tmp_path)
+    folder = run_at(tmp_path)
     says = (
         rf"^the {quantity} is not finite at step 17 \(learning rate 0\.003\); the last good "
         rf"checkpoint is {re.escape(str(folder.latest))}, step 10: .*--on-nonfinite skip$"
@@ -123,7 +123,7 @@ def test_skipping_resumes_bit_for_bit(
     spoil(monkeypatch, quantity, 6, 7, 13, 25)
     unbroken, lines = skipping()
     folder = run(tmp_path, stop=every, options=SKIP)
-    while not folder.finished():
+    while not folder.state().trained:
         continue_run(folder, should_stop=stop_after(every))  # it stands in the record
     assert_same_bits(final_weights(folder), weights(unbroken))
     assert untimed(folder.metrics()) == lines
@@ -138,7 +138,7 @@ def test_a_run_that_stopped_goes_on_by_leaving_the_step_out(
     spoil(monkeypatch, "loss", 17)
     with pytest.raises(Failure, match="step 17"):
         run(tmp_path)
-    folder = continue_run(run_folder(tmp_path), SKIP, should_stop=never)
+    folder = continue_run(run_at(tmp_path), SKIP, should_stop=never)
     note = "note: the loss is not finite at step 17 (learning rate 0.003): left out, as 1 so far"
     assert note in capsys.readouterr().err.splitlines()
     unbroken, lines = skipping()
@@ -177,14 +177,14 @@ def test_too_many_in_a_row(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, stop
     with pytest.raises(Failure, match=says) as caught:
         run(tmp_path, options=SKIP)
     assert "--on-nonfinite" not in str(caught.value)
-    assert_all_finite(run_folder(tmp_path))
+    assert_all_finite(run_at(tmp_path))
 
 
 def test_weights_that_overflow_are_never_saved(tmp_path: Path) -> None:
     """Loss and gradient of the first step are finite; what the update makes of them is not."""
     with pytest.raises(Failure, match=r"not finite (at|after) step \d .*learning rate 9e\+18"):
         run(tmp_path, small(learning_rate=9e18, warmup=0.0))
-    assert run_folder(tmp_path).checkpoints() == []
+    assert run_at(tmp_path).checkpoints() == []
     one = trainer(small())
     with torch.no_grad():
         one.decoder.head.weight[1, 1] = float("inf")

@@ -14,7 +14,7 @@ import torch
 from tape_arith.arith.data.bucket import Bucket
 from tape_arith.arith.decoders.build import decoder_for
 from tape_arith.arith.registry.names import parse
-from tape_arith.arith.runs.folder import RunFolder
+from tape_arith.arith.runs.run import Run
 from tape_arith.arith.tasks.task import take
 from tape_arith.arith.training.distributed import SINGLE, ProcessGroup, process_group
 from tape_arith.arith.training.trainer import Trainer
@@ -118,10 +118,10 @@ def test_a_run_goes_on_with_another_number_of_processes(
     command = (*settings(steps=400, num_layers=2), "--no-score", "--pe", "tape")
     message = train(here, first, *command, "--time-limit", "0.2s", code=3)
     assert message.count("training tape, seed 0") == 1
-    folder = RunFolder(here / "runs/mini/tape/seed-0")
-    assert not folder.finished() and folder.latest.exists()
+    folder = Run(here / "runs/mini/tape/seed-0")
+    assert not folder.state().trained and folder.latest.exists()
     assert f"processes changed from {first} to {second}" in train(here, second, *command)
-    assert folder.finished()
+    assert folder.state().trained
     assert folder.environment().processes == second
 
 
@@ -135,7 +135,7 @@ def test_an_error_of_many_processes_is_one_line(tmp_path: Path) -> None:
 @pytest.mark.slow
 def test_a_killed_process_ends_the_others_with_one_line(tmp_path: Path) -> None:
     arguments = (*settings(steps=100_000, num_problems=5_000), "--no-score", "--pe", "rope")
-    folder = RunFolder(tmp_path / "runs/mini/rope/seed-0")
+    folder = Run(tmp_path / "runs/mini/rope/seed-0")
     command = torchrun(2, "tape_arith", "train", *arguments)
     with subprocess.Popen(command, cwd=tmp_path, stderr=subprocess.PIPE, text=True) as process:
         wait_until(folder.latest.exists)

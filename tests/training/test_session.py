@@ -11,7 +11,7 @@ import pytest
 
 from tape_arith.arith import machine
 from tape_arith.arith.decoders import weights as checkpoint
-from tape_arith.arith.runs.folder import RunFolder
+from tape_arith.arith.runs.run import Run
 from tests.helpers.documents import edit_text
 from tests.helpers.tiny_runs import contents, done, refused, settings, untouched
 
@@ -48,10 +48,10 @@ def test_another_run(comparison: Path, changed: dict[str, object], words: str) -
 
 def test_a_longer_budget(comparison: Path) -> None:
     done("train", ROPE, "--steps", 8)
-    folder = RunFolder(Path(ROPE))
+    folder = Run(Path(ROPE))
     assert (folder.record().config.steps, folder.record().first_steps) == (8, 4)
     assert [line["step"] for line in folder.metrics()] == [8]
-    assert folder.finished() and folder.grid_file().exists()
+    assert folder.state().trained and folder.grid_file().exists()
     with untouched(comparison):
         assert "8 steps already" in refused("train", ROPE, "--steps", 6)
         done("train", ROPE, "--steps", 8)
@@ -78,7 +78,7 @@ def test_a_run_of_another_version_of_the_task(comparison: Path, finished: bool) 
 
 
 def test_weights_of_another_version_of_the_task(comparison: Path) -> None:
-    folder = RunFolder(Path(ROPE))
+    folder = Run(Path(ROPE))
     tensors, facts = checkpoint.load(folder.final, "cpu")
     checkpoint.save(folder.final, tensors, {**facts, "task_version": 2})
     with untouched(comparison):
@@ -89,7 +89,7 @@ def test_weights_of_another_version_of_the_task(comparison: Path) -> None:
 def test_published_runs_are_read() -> None:
     assert len(PUBLISHED) > 50
     for file in PUBLISHED:
-        folder = RunFolder(file.parent)
+        folder = Run(file.parent)
         record = folder.record()
         assert record.task_version == 1 and record.settings == {}
         assert folder.metrics() and folder.timings()
@@ -109,7 +109,7 @@ def test_the_version_is_that_of_the_code_that_runs(
 
 def test_a_run_keeps_its_earlier_environments(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     done(*train("--no-score"))
-    folder = RunFolder(Path(ROPE))
+    folder = Run(Path(ROPE))
     first = json.loads(folder.environment_file.read_text())
     assert "earlier" not in first
     monkeypatch.setattr("tape_arith.arith.decoders.environment.own_version", lambda: "9.9.9")
@@ -129,7 +129,7 @@ def test_a_run_keeps_its_earlier_environments(here: Path, monkeypatch: pytest.Mo
 
 
 def test_a_run_keeps_to_the_dataset_that_it_began_on(comparison: Path) -> None:
-    original = RunFolder(Path(ROPE)).record().data
+    original = Run(Path(ROPE)).record().data
     assert original is not None
     edit_text(Path(ROPE, "run.json"), original, "ab" * 32)
     data = ("--data", "data/addition-bucket-2")
@@ -154,7 +154,7 @@ def test_training_takes_what_generate_left(here: Path) -> None:
         assert (
             Path(ROPE, file).read_bytes() == Path("given", *Path(ROPE, file).parts[1:]).read_bytes()
         )
-    assert RunFolder(Path(ROPE)).record().data is not None
+    assert Run(Path(ROPE)).record().data is not None
     folder = Path("data/addition-bucket-2")
     tokens = folder / "tokens.npy"
 
@@ -204,7 +204,7 @@ def test_a_corrupt_file_is_refused_where_it_is_needed_and_left_out_elsewhere(
         assert f"unreadable: {metrics} is corrupt" in listed.out and "rope/seed-1" in listed.out
         done(*train())
     done("train", ROPE, "--steps", 8)
-    assert [line["step"] for line in RunFolder(Path(ROPE)).metrics()] == [8]
+    assert [line["step"] for line in Run(Path(ROPE)).metrics()] == [8]
     Path(ROPE, "run.json").write_text("{")
     done("heatmap", "--compare", "rope,fire")
     done("leaderboard")
@@ -231,8 +231,8 @@ def test_writes_that_fail_lose_nothing(comparison: Path, size: int) -> None:
     assert line.startswith("cannot write new/mini/rope/seed-0")
     assert not [name for name in contents(Path("new")) if "partial" in name]
     done(*train("--out", "new"))
-    new = RunFolder(Path("new/mini/rope/seed-0"))
-    assert new.final.read_bytes() == RunFolder(Path(ROPE)).final.read_bytes()
+    new = Run(Path("new/mini/rope/seed-0"))
+    assert new.final.read_bytes() == Run(Path(ROPE)).final.read_bytes()
     assert len(new.metrics()) == 1
 
 

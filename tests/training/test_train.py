@@ -17,8 +17,8 @@ from tape_arith.arith.errors import UsageError
 from tape_arith.arith.registry.locate import known_names
 from tape_arith.arith.registry.names import parse
 from tape_arith.arith.runs.config import Config
-from tape_arith.arith.runs.folder import RunFolder
 from tape_arith.arith.runs.options import TrainOptions
+from tape_arith.arith.runs.run import Run
 from tape_arith.arith.training import session
 from tape_arith.arith.training.begin import extend_run
 from tape_arith.arith.training.checkpoints import Checkpoints
@@ -45,11 +45,11 @@ from tests.helpers.watched_writes import Watcher, watched
 pytestmark = pytest.mark.usefixtures("often")
 
 
-def resumed(root: Path, config: Config, every: int, name: str = "rope") -> RunFolder:
+def resumed(root: Path, config: Config, every: int, name: str = "rope") -> Run:
     """A run that is stopped after so many steps again and again."""
     for _ in range(config.steps):
         folder = run(root, config, name, stop=every)
-        if folder.finished():
+        if folder.state().trained:
             return folder
         assert folder.latest.exists()
     raise AssertionError("never finished")
@@ -57,7 +57,7 @@ def resumed(root: Path, config: Config, every: int, name: str = "rope") -> RunFo
 
 def test_a_run_is_its_trainer(tmp_path: Path, uninterrupted: Outcome) -> None:
     folder = run(tmp_path, small())
-    assert folder.finished() and not folder.latest.exists()
+    assert folder.state().trained and not folder.latest.exists()
     assert_same_bits(final_weights(folder), uninterrupted[0])
     assert untimed(folder.metrics()) == uninterrupted[1]
     assert [line["step"] for line in folder.metrics()] == [5, 10, 15, 20, 25, 30]
@@ -124,9 +124,7 @@ def test_a_dataset_and_problems_made_as_needed_give_one_run(tmp_path: Path) -> N
     assert folder.record().data == Dataset(tmp_path / "data").manifest.sha256
 
 
-def test_a_finished_run_is_left_alone_and_never_shortened(
-    tmp_path: Path, finished: RunFolder
-) -> None:
+def test_a_finished_run_is_left_alone_and_never_shortened(tmp_path: Path, finished: Run) -> None:
     before = contents(tmp_path)
     assert run(tmp_path, small()) == finished
     continue_run(finished, should_stop=never)
@@ -147,7 +145,7 @@ def test_a_fresh_start_forgets_the_old_run(tmp_path: Path, uninterrupted: Outcom
 
 
 def test_a_fresh_start_that_was_killed_leaves_no_finished_run(
-    tmp_path: Path, finished: RunFolder
+    tmp_path: Path, finished: Run
 ) -> None:
     """The record is removed first; the weights of the earlier run must not pass for the next."""
     finished.record_file.unlink()
@@ -166,12 +164,12 @@ def extended(steps: int, config: Config) -> Outcome:
     return weights(done), untimed(lines)
 
 
-def test_an_extension_goes_on_from_before_the_cooldown_and_resumes(finished: RunFolder) -> None:
+def test_an_extension_goes_on_from_before_the_cooldown_and_resumes(finished: Run) -> None:
     folder, before = finished, final_weights(finished)["model/head.weight"].clone()
     extend_run(folder, 34)
-    assert not folder.finished()
+    assert not folder.state().trained
     assert checkpoint.load(folder.latest, "cpu")[1]["step"] == 24
-    while not folder.finished():
+    while not folder.state().trained:
         continue_run(folder, should_stop=stop_after(6))
     assert_same_bits(final_weights(folder), extended(34, small())[0])
     extend_run(folder, 40)
@@ -218,9 +216,9 @@ def killer(call: int) -> Watcher:
     return kill
 
 
-def all_of_it(root: Path) -> RunFolder:
+def all_of_it(root: Path) -> Run:
     """Train, then extend: what a person would type again after each kill."""
-    folder = RunFolder(root / "mini" / "rope" / "seed-0")
+    folder = Run(root / "mini" / "rope" / "seed-0")
     if not folder.exists() or folder.record().config.steps == 12:
         run(root, small(steps=12), options=TrainOptions(curves=False))
     extend_run(folder, 16)
@@ -240,7 +238,7 @@ def test_killed_at_every_move_and_removal(tmp_path: Path, monkeypatch: pytest.Mo
             break  # there is no such call any more
         except Killed:
             folder = all_of_it(root)
-        assert folder.finished() and folder.checkpoints() == [folder.before_cooldown]
+        assert folder.state().trained and folder.checkpoints() == [folder.before_cooldown]
         assert_same_bits(final_weights(folder), final_weights(unbroken))
         assert untimed(folder.metrics()) == untimed(unbroken.metrics())
         assert folder.timings().keys() == unbroken.timings().keys()

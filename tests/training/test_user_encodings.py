@@ -9,9 +9,9 @@ from tape_arith.arith.decoders.build import blueprint
 from tape_arith.arith.decoders.cost import cost, training_flops_a_token
 from tape_arith.arith.errors import Failure
 from tape_arith.arith.registry.names import parse
-from tape_arith.arith.runs.folder import RunFolder
 from tape_arith.arith.runs.options import TrainOptions
 from tape_arith.arith.runs.preset import load_preset
+from tape_arith.arith.runs.run import Run
 from tape_arith.arith.training import session as train
 from tape_arith.arith.training.distributed import ProcessGroup
 from tests.helpers.sweeps import jobs_of, sweep_file
@@ -59,7 +59,7 @@ def test_an_encoding_that_keeps_the_contract_is_trained_and_scored(body: str, he
     write(body)
     assert done("check", "mine.py:Mine").out.endswith("10 of 10 checks hold\n")
     done("train", "--pe", "mine.py:Mine", *settings(steps=2))
-    assert RunFolder(Path(RUN)).grid_file().exists()
+    assert Run(Path(RUN)).grid_file().exists()
     done("score", RUN, "--split", "carry")
 
 
@@ -131,7 +131,7 @@ def test_sys_exit_is_no_success(here: Path) -> None:
     Path("leave").touch()
     line = refused("score", RUN, code=1, after=True)
     assert "mine.py:Mine failed: SystemExit: 0 (line" in line
-    assert not RunFolder(Path(RUN)).grid_file().exists()
+    assert not Run(Path(RUN)).grid_file().exists()
 
 
 PRODUCTS = """

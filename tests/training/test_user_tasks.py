@@ -10,8 +10,9 @@ import pytest
 from tape_arith.arith.commands.option import complete_task
 from tape_arith.arith.files import sha256
 from tape_arith.arith.registry.names import parse_task
-from tape_arith.arith.runs.folder import RunFolder, find_runs
+from tape_arith.arith.runs.find import find_runs
 from tape_arith.arith.runs.preset import known_preset, load_preset, preset_of, presets
+from tape_arith.arith.runs.run import Run
 from tests.helpers.tiny_runs import SETTINGS, done, refused, settings, untouched
 
 NO_CARRY = '''"""Addition that forgets its carries."""
@@ -45,15 +46,15 @@ class NoCarry(TwoOperands):
 '''
 
 
-def train(*options: object, pe: str = "rope", **other: object) -> RunFolder:
-    return RunFolder(Path(done("train", "--pe", pe, *settings(**other), *options).out.split()[-1]))
+def train(*options: object, pe: str = "rope", **other: object) -> Run:
+    return Run(Path(done("train", "--pe", pe, *settings(**other), *options).out.split()[-1]))
 
 
 def test_a_task_has_one_name_wherever_it_comes_from(here: Path) -> None:
     """By --task, --set, --preset and a sweep's file; beside the preset's own runs, not in them."""
     path = "runs/mini@or@op=xor/rope/seed-0"
     assert str(train("--task", "Or:spaces=0:op=xor").path) == path
-    record = RunFolder(Path(path)).record()
+    record = Run(Path(path)).record()
     assert record.config.task == "or:op=xor" == record.preset.removeprefix("mini@")
     assert "task" not in record.settings
     with untouched(Path("runs")):  # the same run again, finished

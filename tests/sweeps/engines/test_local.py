@@ -89,7 +89,7 @@ def test_each_slot_has_its_share(
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", ",".join(gpus))
     script("sys.exit('tape-arith: no luck' if 'fire' in job else 0)")
     jobs = marked_jobs("rope", "fire", "nope", "alibi")[::2]
-    slots = Slots(4, threads=2, last={jobs[3].folder.path: 8})
+    slots = Slots(4, threads=2, last={jobs[3].folder: 8})
     engine = Subprocesses(slots, Path("sweep"))
     for job in jobs:
         engine.submit(job)

@@ -149,7 +149,7 @@ def test_an_orphan_and_its_retry_never_share_a_folder(
     monkeypatch.setenv("OMP_NUM_THREADS", "1")
     file = sweep_file("rope", steps=STEPS)
     done("sweep", file, "--out", "unbroken")
-    (job, _) = plan(load_sweep(file).runs(Path("runs")), TrainOptions(), Path("runs"))
+    (job, _) = plan(load_sweep(file).requests(Path("runs")), TrainOptions(), Path("runs"))
     log = queued(" ".join(job.argv))
     module = "tape_arith.arith.sweeps.engines.worker"
     command = [sys.executable, "-m", module, "logs.txt", "NUMBER", "touch", "requeued"]
@@ -158,11 +158,11 @@ def test_an_orphan_and_its_retry_never_share_a_folder(
         orphan, _ = freeze(120)
         first.kill()
     assert has_pending(orphan, signal.SIGTERM)
-    weights = contents(job.folder.path / "weights")
+    weights = contents(job.folder / "weights")
     retry = subprocess.run(command, env=environment)
     assert retry.returncode == 75 and Path("requeued").exists()
     assert f"is being written by process {orphan} on" in log.read_text()
-    assert contents(job.folder.path / "weights") == weights
+    assert contents(job.folder / "weights") == weights
     os.kill(orphan, signal.SIGCONT)
     wait_until(lambda: not trainings())
     assert "stopped in good order" in log.read_text()

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
-from tape_arith.arith.runs.folder import RunFolder
+from tape_arith.arith.runs.run import Run
 from tests.helpers.child_processes import Process, processes, start, wait_until
 
 STEPS = 600
@@ -36,7 +36,7 @@ def trainings() -> dict[int, str]:
 
 def step(name: str) -> int:
     """Return the last step in the metrics of a run."""
-    metrics = RunFolder(Path(f"runs/mine/mini/{name}/seed-0")).metrics_file
+    metrics = Run(Path(f"runs/mine/mini/{name}/seed-0")).metrics_file
     lines = metrics.read_text().splitlines() if metrics.exists() else []
     return int(json.loads(lines[-1])["step"]) if lines else 0
 

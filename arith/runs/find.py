@@ -1,0 +1,102 @@
+"""Find runs and grids below a folder of runs. Never imports torch."""
+
+from collections.abc import Sequence
+from contextlib import suppress
+from pathlib import Path
+
+from tape_arith.arith.data.bucket import EVALUATION
+from tape_arith.arith.errors import Failure, UsageError
+from tape_arith.arith.files import slug
+from tape_arith.arith.grids.evaluation_set import DEFAULT_SET, EvaluationSet
+from tape_arith.arith.grids.grid import Grid
+from tape_arith.arith.registry.names import Encoding, Name
+from tape_arith.arith.runs.record import TASK
+from tape_arith.arith.runs.run import Run
+from tape_arith.arith.terminal import say
+
+
+def preset_folder(root: Path, preset: str) -> Path:
+    """Return the folder of the runs of a preset, as in runs/mini@modular-sum@modulus=97."""
+    return root / slug(preset)
+
+
+def run_at(root: Path, preset: str, encoding: Encoding | str, seed: int) -> Run:
+    """Return a run. The parts of its path are plain names, so it is always below `root`."""
+    return Run(preset_folder(root, preset) / slug(str(encoding)) / f"seed-{seed}")
+
+
+def existing_run(path: Path) -> Run:
+    """Return the run at `path`. Raises UsageError if there is none."""
+    run = Run(path)
+    if not run.exists():
+        raise UsageError(f"{path} holds no run: `tape-arith list` shows where runs are")
+    return run
+
+
+def find_runs(root: Path) -> list[Run]:
+    """Return every run below `root`, sorted by path."""
+    return [Run(file.parent) for file in sorted(root.glob("*/*/seed-*/run.json"))]
+
+
+def find_grids(
+    root: Path,
+    preset: str | None = None,
+    names: Sequence[Name] | None = None,
+    evaluation_set: EvaluationSet = DEFAULT_SET,
+) -> list[Grid]:
+    """Return the grids below `root` on `evaluation_set`: all, or those of `names`.
+
+    A corrupt grid is named on stderr and left out. With `names`, runs of other encodings are not
+    opened. Raises UsageError as `check_one_source` does.
+    """
+    slugs = ["*"] if names is None else [slug(str(name.encoding)) for name in names]
+    wanted = None if names is None else set(map(str, names))
+    result = []
+    patterns = [f"{slug(preset) if preset else '*'}/{each}/seed-*" for each in dict.fromkeys(slugs)]
+    runs = [Run(path) for pattern in patterns for path in sorted(root.glob(pattern))]
+    check_one_source(runs)
+    for run in runs:
+        grids = [grid for grid in run.grids().values() if wanted is None or grid.name in wanted]
+        selected = _on_set(evaluation_set, run, grids)
+        if selected and evaluation_set.split != EVALUATION:
+            complete = [grid for grid in grids if grid.complete]
+            standard = {grid.name: grid for grid in _on_set(DEFAULT_SET, run, complete)}
+            for grid in selected:
+                grid.standard = standard.get(grid.name)
+        result += selected
+    return result
+
+
+def _on_set(evaluation_set: EvaluationSet, run: Run, grids: list[Grid]) -> list[Grid]:
+    """Select the grids on `evaluation_set`; its `max_digits` None means the run's tested digits."""
+    grids = [grid for grid in grids if grid.split == evaluation_set.split]
+    digits = evaluation_set.max_digits
+    if digits is None and grids:
+        try:
+            digits = run.record().config.tested_digits
+        except Failure as error:
+            if len({grid.name for grid in grids}) == len(grids):
+                return grids
+            say(f"note: left out: {error}")
+    return [grid for grid in grids if grid.max_digits == digits]
+
+
+def check_one_source(runs: Sequence[Run]) -> None:
+    """Raise UsageError if runs of one encoding and preset were trained with different source files.
+
+    Their seeds would be averaged as if they were of one encoding. All runs of a preset must have
+    one file of its task.
+    """
+    first: dict[Path, tuple[Run, dict[str, str]]] = {}
+    for run in runs:
+        with suppress(Failure):  # reported by whoever reads the record
+            sources = run.record().sources
+            tasks = {part: sha256 for part, sha256 in sources.items() if part.startswith(TASK)}
+            for alike, own in ((run.path.parent, sources), (run.path.parent.parent, tasks)):
+                other, other_own = first.setdefault(alike, (run, own))
+                if own != other_own:
+                    raise UsageError(
+                        f"{other.path} and {run.path} were trained with different versions of "
+                        f"{', '.join(own | other_own)}: train the older anew with --fresh, or "
+                        "keep the versions apart with --runs"
+                    )
