@@ -210,7 +210,7 @@ def heatmap(
     columns   number of panels in a row; None for as many as fit
     caption   whether to write a caption below the legend
     """
-    from tape_arith.arith.compare.labels import display_names
+    from tape_arith.arith.compare.labels import panel_labels
     from tape_arith.arith.compare.leaderboard import describe_order, heatmap_panels, sort_panels
     from tape_arith.arith.figures.heatmap import compose
 
@@ -225,7 +225,7 @@ def heatmap(
     else:
         selection = _selection(runs, pe, preset, split, max_digits)
         panels, sort = heatmap_panels(selection, seed=seed, sort=sort)
-    shown = display_names((panel.name for panel in panels), labels)
+    shown = panel_labels(panels, labels)
     return compose(
         panels,
         order=describe_order(panels, shown) if sort else "",

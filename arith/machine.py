@@ -1,6 +1,7 @@
 """Identify this machine, the resources of a process, and the version of tape-arith."""
 
 import os
+import re
 import socket
 import subprocess
 import tomllib
@@ -110,3 +111,13 @@ def commit() -> str | None:
 def _git(*arguments: str) -> str:
     command = ["git", "-C", str(ROOT), *arguments]
     return subprocess.run(command, capture_output=True, text=True, check=True).stdout.strip()
+
+
+def datasheet(name: str) -> float | None:
+    """Look up a GPU's bfloat16 FLOP/s without sparsity on its datasheet; None if unknown.
+
+    >>> datasheet("NVIDIA H200"), datasheet("NVIDIA H100 PCIe")
+    (989000000000000.0, None)
+    """
+    # The PCIe, NVL and GH variants have datasheets of their own.
+    return 989e12 if re.search("H[12]00", name) and not re.search("PCIe|NVL|GH", name) else None

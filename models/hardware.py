@@ -1,7 +1,6 @@
 """Device, precision and threads of a computation."""
 
 import ctypes
-import re
 import sys
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -117,16 +116,6 @@ def configure_process(threads: int | None = None) -> None:
     cpu_threads()  # before torch has only one
     torch.set_num_threads(1)
     _keep_freed_memory()
-
-
-def datasheet(name: str) -> float | None:
-    """Look up a GPU's bfloat16 FLOP/s without sparsity on its datasheet; None if unknown.
-
-    >>> datasheet("NVIDIA H200"), datasheet("NVIDIA H100 PCIe")
-    (989000000000000.0, None)
-    """
-    # The PCIe, NVL and GH variants have datasheets of their own.
-    return 989e12 if re.search("H[12]00", name) and not re.search("PCIe|NVL|GH", name) else None
 
 
 @cache

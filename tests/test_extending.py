@@ -171,7 +171,7 @@ def test_a_package_is_trained_and_its_run_is_read_without_it(package: Path) -> N
     points.write_text(points.read_text().replace("their_", "their_other_"))
     clear_caches()
     assert f"  {folder.path}: trained; grid" in done("list").out.splitlines()
-    assert "| rope+their-own:scale=2 |" in done("leaderboard").out
+    assert "| RoPE + Mine (scale=2) |" in done("leaderboard").out
     message = "was trained with rope+their-own:scale=2 on their-task: unknown encoding"
     assert message in refused("score", folder.path)
 
@@ -276,7 +276,16 @@ def test_a_changed_file_is_not_the_one_that_was_trained(here: Path) -> None:
     file.unlink()
     assert "'mine.py': there is no such file" in refused("score", run)
     assert f"  {run}: trained; grid" in done("list").out.splitlines()
-    assert "| mine.py:Mine |" in done("leaderboard").out
+    clear_caches()
+    drawn = ("--figure", "figure.png", "--preset", "mini")
+    for figure in ("heatmap", "curves"):
+        done(figure, "--pe", "mine.py:Mine", *drawn)
+    done("report", "--out", "page.html")
+    assert "mine.py:Mine" in Path("page.html").read_text()
+    content = json.loads(done("leaderboard", "--costs", "--format", "json").out)
+    ((row,),) = (section["rows"] for section in content["sections"])
+    assert row["kind"] == "absolute" and row["parameters"] > 0 and row["flops_a_token"] == 0
+    assert "| Mine |" in done("leaderboard").out
 
 
 def test_an_encoding_that_breaks_a_promise_is_not_trained(here: Path) -> None:

@@ -13,12 +13,13 @@ import torch
 from tape_arith.arith.bench import limits
 from tape_arith.arith.bench.measure import TURN, Options, Result, rates, time_trainings
 from tape_arith.arith.decoders.build import decoder_for
+from tape_arith.arith.machine import datasheet
 from tape_arith.arith.registry.names import Name, parse
 from tape_arith.arith.runs.config import Config
 from tape_arith.arith.training.trainer import Trainer
 from tape_arith.models.compiling import raise_graph_limit
 from tape_arith.models.flops import useful_training_flops
-from tape_arith.models.hardware import Hardware, datasheet, detect
+from tape_arith.models.hardware import Hardware, detect
 from tape_arith.models.runner import Runner
 
 _FIRST_STEPS = 5

@@ -32,7 +32,7 @@ def command(
     content = study(Selection(runs, pe, preset))
     path = figure or (None if as_json else figure_path(runs, content))
     if path is not None:
-        labels = display_names(content.seeds, read_labels(label))
+        labels = display_names(content.seeds, read_labels(label), content.recorded)
         drawn = compose(
             content, labels=labels, width=width, columns=columns, caption=not no_caption
         )

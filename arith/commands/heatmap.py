@@ -36,7 +36,7 @@ def command(
     `--pe all` draws every scored encoding: task-agnostic by mean out of distribution, then
     task-structured, then not converged.
     """
-    from tape_arith.arith.compare.labels import display_names, read_labels
+    from tape_arith.arith.compare.labels import panel_labels, read_labels
     from tape_arith.arith.compare.leaderboard import describe_order, heatmap_panels
     from tape_arith.arith.compare.selection import Selection
     from tape_arith.arith.figures.heatmap import compose
@@ -45,7 +45,7 @@ def command(
 
     selection = Selection(runs, pe, preset, evaluation_set=EvaluationSet(split, max_digits))
     panels, in_order = heatmap_panels(selection, seed=seed, sort=sort)
-    labels = display_names((panel.name for panel in panels), read_labels(label))
+    labels = panel_labels(panels, read_labels(label))
     path = figure or selection.figure_path(panels)
     drawn = compose(
         panels,

@@ -53,7 +53,7 @@ def command(
         content, text = _describe(name)
         print(json.dumps(content, indent=1) if as_json else text)
     else:
-        from tape_arith.arith.compare.catalogue import catalogue, to_text
+        from tape_arith.arith.catalogue import catalogue, to_text
 
         content = catalogue(runs, costs=costs)
         print(json.dumps(content, indent=1) if as_json else to_text(content))
@@ -88,7 +88,7 @@ def _describe(name: str) -> tuple[dict[str, Any], str]:
         summary, config = describe_preset(name), load_preset(name).as_dict()
         lines = [summary, *(f"  {key:<18}{value}" for key, value in config.items())]
         return {"preset": name, "summary": summary, "config": config}, "\n".join(lines)
-    from tape_arith.arith.compare.catalogue import part_facts, part_text
+    from tape_arith.arith.catalogue import part_facts, part_text
     from tape_arith.arith.registry.locate import KINDS, is_encoding, known_names, normalized
     from tape_arith.arith.registry.names import parse
 

@@ -5,7 +5,7 @@ columns.py                      what a column of a table has in every format
 row.py board.py leaderboard.py  a leaderboard: its rows, its list of columns; their order and tests
 across_tasks.py task_table.py   the same encodings in several tasks, and their mean ranks
 sweep_table.py ablations.py     the table of a sweep; an encoding without one part
-curves.py report.py catalogue.py  curves over training; the content of `report` and of `list`
+curves.py report.py             curves over training; the content of `report`
 captions.py labels.py lengths.py  words: notes and means, names as papers write them, lengths
 tables.py terminal.py           Markdown, CSV, LaTeX, JSON; what fits a terminal
 """

@@ -5,7 +5,7 @@ from typing import NamedTuple
 
 from tape_arith.arith.compare.captions import signed
 from tape_arith.arith.compare.columns import Column, choose, numbers, panel_columns
-from tape_arith.arith.compare.labels import display_names
+from tape_arith.arith.compare.labels import panel_labels
 from tape_arith.arith.compare.tables import column_table, csv_text
 from tape_arith.arith.grids.axes import Region
 from tape_arith.arith.grids.panel import Panel
@@ -86,7 +86,7 @@ def _columns(members: Sequence[Member]) -> list[Column[Member]]:
     panels = [member.panel for member in members]
     return [
         Column("family", value=lambda member: _family(member.panel.name)),
-        *panel_columns(panels, display_names(panel.name for panel in panels)).values(),
+        *panel_columns(panels, panel_labels(panels)).values(),
         Column(
             "difference",
             "difference to the first, points",

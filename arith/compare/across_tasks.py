@@ -7,7 +7,7 @@ import pandas as pd
 
 from tape_arith.arith.compare.board import Section
 from tape_arith.arith.compare.captions import guess_words, recipe, source
-from tape_arith.arith.compare.labels import display_names
+from tape_arith.arith.compare.labels import panel_labels
 from tape_arith.arith.compare.leaderboard import SECTIONS, by_rank, section
 from tape_arith.arith.compare.lengths import trained_and_tested
 from tape_arith.arith.compare.selection import (
@@ -70,7 +70,9 @@ def across_tasks(
         if of_task := [grid for grid in unfinished if grid.preset == preset]:
             left_out.append(scored_in_part(of_task, task))
     sections = _sections(cells, len(shown))
-    labels = display_names(cells, own_labels)
+    labels = panel_labels(
+        (panel for by_task in cells.values() for panel in by_task.values()), own_labels
+    )
     runs = [
         TaskRuns(
             task,

@@ -16,7 +16,7 @@ from tape_arith.arith.compare.columns import (
     panel_columns,
     solved_key,
 )
-from tape_arith.arith.compare.labels import display_names
+from tape_arith.arith.compare.labels import panel_labels
 from tape_arith.arith.compare.row import LEVEL, Row
 from tape_arith.arith.grids.panel import SOLVED, Panel
 
@@ -100,8 +100,7 @@ class Board:
 
         Raises UsageError as `display_names` does.
         """
-        names = [name for panel in self.panels for name in (panel.name, panel.encoding)]
-        return replace(self, labels=display_names([*names, *self.references], own))
+        return replace(self, labels=panel_labels(self.panels, own, *self.references))
 
     def label(self, name: str) -> str:
         """Return the name to print of an encoding."""

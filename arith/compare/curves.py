@@ -3,7 +3,7 @@
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -19,7 +19,7 @@ from tape_arith.arith.compare.selection import (
 from tape_arith.arith.compare.tables import json_text
 from tape_arith.arith.errors import UsageError
 from tape_arith.arith.grids.axes import Axes, scored_axes
-from tape_arith.arith.grids.facts import Budget
+from tape_arith.arith.grids.facts import About, Budget
 from tape_arith.arith.registry.names import parse, task_location
 from tape_arith.arith.runs.command_lines import other_run_roots, train_command
 from tape_arith.arith.runs.find import check_one_source, preset_folder
@@ -52,6 +52,8 @@ class Curves:
     rows: pd.DataFrame
     axes: Axes = ()
     """Those of the small grids of training; empty if they are not known."""
+    recorded: Mapping[str, About | None] = field(default_factory=dict)
+    """What the runs recorded of each encoding."""
 
 
 COLUMNS = ("encoding", "quantity", "part", "step", "seed", "value")
@@ -71,8 +73,9 @@ def by_seed(rows: pd.DataFrame) -> dict[tuple[str, str, int], pd.DataFrame]:
 
 def to_json(content: Curves) -> str:
     """Format all curves as JSON, a list per column of `rows`; `schema` counts changes of keys."""
+    facts = {key: value for key, value in content.__dict__.items() if key != "recorded"}
     axes, rows = [axis._asdict() for axis in content.axes], content.rows.to_dict("list")
-    return json_text({"schema": 2, **content.__dict__, "axes": axes, "rows": rows})
+    return json_text({"schema": 2, **facts, "axes": axes, "rows": rows})
 
 
 def study(selection: Selection) -> Curves:
@@ -106,6 +109,7 @@ def study(selection: Selection) -> Curves:
         first.config.tested_digits,
         curve_rows((run.name, run.seed, run.state.run.metrics()) for run in shown),
         next(_axes(shown), ()),
+        {run.name: run.state.record.about for run in shown},
     )
 
 

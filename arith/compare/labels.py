@@ -3,22 +3,31 @@
 import re
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
 
 from tape_arith.arith.errors import UsageError
+from tape_arith.arith.grids.facts import About
+from tape_arith.arith.grids.panel import Panel
 from tape_arith.arith.registry.locate import locate
-from tape_arith.arith.registry.names import Encoding, Name, NamePart, parse
+from tape_arith.arith.registry.names import Encoding, Name, NamePart, is_builtin, parse_or_split
 
 
-def display_names(names: Iterable[str], own: Mapping[str, str] | None = None) -> dict[str, str]:
+def display_names(
+    names: Iterable[str],
+    own: Mapping[str, str] | None = None,
+    recorded: Mapping[str, About | None] | None = None,
+) -> dict[str, str]:
     """Return each name's label: its class's, unless `own` has one for the name or for a part.
+
+    recorded  what runs recorded of their encoding; decides the label of a user's encoding
 
     >>> list(display_names(["tape+yarn", "fire:init_l=512", "tape@from=rope"]).values())
     ['TAPE + YaRN', 'FIRE (init_l=512)', 'TAPE (from RoPE)']
 
-    A name stays as it is if its file is gone, or if another name would get the same label. Raises
-    UsageError for a key of `own` that is in none of the names.
+    A name stays as it is if nothing tells its label, or if another name would get the same one.
+    Raises UsageError for a key of `own` that is in none of the names.
     """
-    own = own or {}
+    own, recorded = own or {}, recorded or {}
     used: set[str] = set()
 
     def chosen(*keys: str) -> str | None:
@@ -36,6 +45,9 @@ def display_names(names: Iterable[str], own: Mapping[str, str] | None = None) ->
     def of_encoding(encoding: Encoding) -> str:
         if (label := chosen(str(encoding))) is not None:
             return label
+        about = None if is_builtin(encoding) else recorded.get(str(encoding))
+        if about is not None and own.keys().isdisjoint(part.name for part in encoding.parts):
+            return about.label
         label = chosen(encoding.own) or " + ".join(of_part("encoding", p) for p in encoding.parts)
         if encoding.origin is None:
             return label
@@ -49,14 +61,23 @@ def display_names(names: Iterable[str], own: Mapping[str, str] | None = None) ->
 
     labels = {}
     for name in names:
-        try:
-            labels[name] = chosen(name) or of_name(parse(name))
-        except UsageError:
-            labels[name] = name
+        with suppress(UsageError):
+            labels[name] = chosen(name) or of_name(parse_or_split(name))
+        labels.setdefault(name, name)
     if unused := [key for key in own if key not in used]:
         raise UsageError(f"no encoding '{unused[0]}' to label, only {', '.join(labels)}")
     counts = Counter(labels.values())
     return {name: text if counts[text] == 1 else name for name, text in labels.items()}
+
+
+def panel_labels(
+    panels: Iterable[Panel], own: Mapping[str, str] | None = None, *others: str
+) -> dict[str, str]:
+    """Return the label of each panel's name and encoding, and of `others`, as `display_names`."""
+    panels = list(panels)
+    names = [name for panel in panels for name in (panel.name, panel.encoding)]
+    recorded = {panel.encoding: panel.about for panel in panels}
+    return display_names([*names, *others], own, recorded)
 
 
 def read_labels(settings: Sequence[str] | None) -> dict[str, str]:

@@ -1,21 +1,20 @@
-"""The order of encodings in a comparison, and the leaderboard. Imports torch only for costs."""
+"""The order of encodings in a comparison, and the leaderboard."""
 
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from itertools import product
 
 from tape_arith.arith.compare.board import Board, Section
 from tape_arith.arith.compare.row import Comparison, Row, Training
-from tape_arith.arith.compare.run_states import Key, TolerantState, key, or_default, read_states
+from tape_arith.arith.compare.run_states import Key, TolerantState, key, read_states
 from tape_arith.arith.compare.selection import Selection
-from tape_arith.arith.errors import Failure, UsageError
+from tape_arith.arith.errors import UsageError
 from tape_arith.arith.grids.axes import Region
 from tape_arith.arith.grids.panel import Panel
 from tape_arith.arith.grids.statistics import holm, welch
-from tape_arith.arith.registry.locate import locate
-from tape_arith.arith.registry.names import Name, parse
-from tape_arith.arith.runs.config import Config
-from tape_arith.arith.runs.record import check_can_continue
+from tape_arith.arith.machine import datasheet
+from tape_arith.arith.registry.names import declared_kinds, is_builtin, parse
 from tape_arith.arith.terminal import say
 
 _RANKED_BY: Region = "out_of_distribution"
@@ -32,18 +31,16 @@ SECTIONS: Mapping[str, str] = {
 """The sections in their order, and why each stands apart."""
 
 
-def kinds(name: str) -> tuple[str, ...] | None:
-    """Return the kinds of a name's parts, each kind once; None for a name that is unknown here.
+def kinds(panel: Panel) -> list[str] | None:
+    """Return the kinds of an encoding's parts, each once: as recorded for a user's encoding.
 
-    >>> kinds("abacus+rope+yarn"), kinds("gone:width=3")
-    (('task-structured', 'rotary'), None)
+    None if nobody knows.
     """
-    try:
-        parts = parse(name).encoding.parts
-        declared = [locate("encoding", part.name).declaration() for part in parts]
-        return tuple(dict.fromkeys(declaration.kind for declaration in declared))
-    except UsageError:
-        return None
+    with suppress(UsageError):
+        encoding = parse(panel.encoding).encoding
+        if panel.about is None or is_builtin(encoding):
+            return declared_kinds(encoding)
+    return None if panel.about is None else panel.about.kinds
 
 
 def by_rank(panel: Panel) -> tuple[bool, float, str]:
@@ -64,7 +61,7 @@ def sections(panels: Iterable[Panel]) -> dict[str, list[Panel]]:
 def section(panel: Panel) -> str:
     if not panel.ranked:
         return _NOT_RANKED
-    known = kinds(panel.name)
+    known = kinds(panel)
     if known is None:
         return _UNKNOWN
     return _STRUCTURED if "task-structured" in known else _AGNOSTIC
@@ -113,8 +110,7 @@ def build_board(selection: Selection, *, costs: bool = False) -> Board:
     """Return the leaderboard of a selection.
 
     Ranks and tests are among all encodings, not only those named. With `costs` it has parameters
-    and FLOPs at the size that was trained. Raises UsageError as `Selection.panels` does, Failure if
-    costs are asked for and no record tells the size.
+    and FLOPs at the size that was trained. Raises UsageError as `Selection.panels` does.
     """
     runs = read_states(selection.root)
     panels, excluded = selection.panels(runs)
@@ -132,20 +128,17 @@ def board_of(
     """Return the leaderboard of `panels`; `runs` tell times and costs. Raises as `build_board`."""
     ordered = sections(panels)
     tests, num_tests = _significance_tests(sort_panels(panels))
-    first = panels[0].first
-    if costs and key(first) not in runs:
-        raise Failure(f"{first.name} has no run.json that tells its size: leave --costs out")
 
     def row(panel: Panel, title: str, rank: int) -> Row:
         made = Row(
             panel,
             title,
             rank=rank if panel.ranked else None,
-            kind=" + ".join(kinds(panel.name) or ("unknown",)),
+            kind=" + ".join(["unknown"] if (known := kinds(panel)) is None else known),
             tests=tests[panel.name],
             runs=[runs.get(key(grid)) for grid in panel.grids],
         )
-        return _with_costs(made, runs[key(first)].record.config) if costs else made
+        return _with_costs(made) if costs else made
 
     made = [
         Section(title, SECTIONS[title], [row(p, title, n) for n, p in enumerate(members, 1)])
@@ -201,45 +194,24 @@ def _why_no_test(panel: Panel, reference: str, other: Panel | None) -> str | Non
 # ---- costs -------------------------------------------------------------------------------------
 
 
-def _with_costs(row: Row, config: Config) -> Row:
-    """Add parameters, FLOPs, and loss and speed of training, as far as they are known."""
-    from tape_arith.arith.decoders.cost import cost, training_flops_a_token
-    from tape_arith.models.hardware import datasheet
-
-    def name() -> Name:
-        return parse(row.panel.name)
-
-    def training(run: TolerantState | None) -> Training:
-        # The last line has the totals of the whole run.
-        if run is None or not run.metrics or not run.metrics[-1]["seconds"]:
-            return Training()
-        last = run.metrics[-1]
-        rate, mfu = last["tokens"] / last["seconds"], None
-        machine = run.environment.hardware if run.environment else None
-        limit = datasheet(machine) if machine else None
-        if limit is not None and _is_unchanged(run):
-            flops = or_default(lambda: training_flops_a_token(name(), config), None)
-            mfu = flops and rate * flops / limit
-        return Training(last["loss"], rate, mfu, machine)
-
-    size = None
-    if _is_unchanged(row.runs[0]):
-        size = or_default(lambda: cost(name(), config), None)
-    return replace(
-        row,
-        parameters=size.parameters if size else None,
-        flops_a_token=size.flops_a_token if size else None,
-        trainings=list(map(training, row.runs)),
-    )
+def _with_costs(row: Row) -> Row:
+    """Add parameters, FLOPs, and loss and speed of training, as far as they are recorded."""
+    about, trainings = row.panel.about, [_training(run) for run in row.runs]
+    if about is None or about.parameters is None:
+        say(f"note: no run of {row.panel.encoding} records its parameters and FLOPs")
+        return replace(row, trainings=trainings)
+    flops = about.flops_a_token
+    return replace(row, parameters=about.parameters, flops_a_token=flops, trainings=trainings)
 
 
-def _is_unchanged(run: TolerantState | None) -> bool:
-    """Tell whether the encoding's code is as it was at training: computing its size runs it."""
-    if run is None:
-        return False
-    try:
-        check_can_continue(run.run.path, run.record)
-    except (UsageError, Failure) as error:
-        say(f"note: {error}")
-        return False
-    return True
+def _training(run: TolerantState | None) -> Training:
+    # The last line has the totals of the whole run.
+    if run is None or not run.metrics or not run.metrics[-1]["seconds"]:
+        return Training()
+    last, about = run.metrics[-1], run.record.about
+    rate = last["tokens"] / last["seconds"]
+    machine = run.environment.hardware if run.environment else None
+    limit = datasheet(machine) if machine else None
+    flops = about.training_flops_a_token if about else None
+    mfu = rate * flops / limit if limit and flops else None
+    return Training(last["loss"], rate, mfu, machine)

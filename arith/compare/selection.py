@@ -15,7 +15,7 @@ from tape_arith.arith.grids.evaluation_set import DEFAULT_SET, EvaluationSet
 from tape_arith.arith.grids.facts import Budget
 from tape_arith.arith.grids.grid import Grid
 from tape_arith.arith.grids.panel import Panel, panels_of
-from tape_arith.arith.registry.names import Name, parse, parse_list, parse_task
+from tape_arith.arith.registry.names import Name, parse, parse_or_split, parse_task
 from tape_arith.arith.runs.command_lines import (
     completing_command,
     other_run_roots,
@@ -81,10 +81,22 @@ class Selection:
         """The encodings, each once; [] means all. Raises UsageError for none."""
         if self.names == ALL:
             return []
-        named = list(dict.fromkeys(parse_list(self.names)))
+        texts = filter(None, map(str.strip, self.names.split(",")))
+        named = list(dict.fromkeys(map(self._parse, texts)))
         if not named:
             raise UsageError("nothing to compare: name encodings, as in --compare fire,tape")
         return named
+
+    def _parse(self, text: str) -> Name:
+        """Parse a name, or accept that of a run here whose encoding's file is elsewhere."""
+        try:
+            return parse(text)
+        except UsageError:
+            name = parse_or_split(text)
+            encodings = {encoding for _, encoding, _ in read_states(self.root)}
+            if str(name.encoding) not in encodings:
+                raise
+            return name
 
     @property
     def wanted(self) -> list[str]:

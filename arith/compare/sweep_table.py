@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import NamedTuple
 
 from tape_arith.arith.compare.columns import Column, choose, numbers, panel_columns
-from tape_arith.arith.compare.labels import display_names
+from tape_arith.arith.compare.labels import panel_labels
 from tape_arith.arith.compare.leaderboard import by_rank
 from tape_arith.arith.compare.tables import column_table, csv_text
 from tape_arith.arith.grids.axes import REGIONS
@@ -30,9 +30,8 @@ def _columns(rows: Sequence[SweptRow]) -> list[Column[SweptRow]]:
         # On the left is what tells rows apart: a terminal repeats it where it breaks the table.
         return Column(key, key, value=lambda row: row.settings[key], left=True)
 
-    of_panel = panel_columns(
-        [row.panel for row in rows], display_names(row.panel.name for row in rows)
-    )
+    panels = [row.panel for row in rows]
+    of_panel = panel_columns(panels, panel_labels(panels))
     encoding, *others = of_panel.values()
     return [encoding, *(setting(key) for row in rows[:1] for key in row.settings), *others]
 

@@ -1,16 +1,21 @@
 """Count what an encoding and a training cost, and choose the preset that suits this machine."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 
 import torch
 
+from tape_arith.arith.compare.labels import display_names
 from tape_arith.arith.data.rows import prepend_bos
 from tape_arith.arith.decoders.build import blueprint, user_errors
-from tape_arith.arith.registry.names import Name, parse
+from tape_arith.arith.errors import Failure
+from tape_arith.arith.grids.facts import About
+from tape_arith.arith.registry.locate import locate
+from tape_arith.arith.registry.names import Name, declared_kinds, parse
 from tape_arith.arith.runs.config import Config
 from tape_arith.arith.runs.preset import load_preset
 from tape_arith.arith.tasks.task import Problems
+from tape_arith.arith.terminal import say
 from tape_arith.models.encoding import Workload
 from tape_arith.models.flops import useful_training_flops
 from tape_arith.models.hardware import detect
@@ -42,6 +47,29 @@ def cost(name: Name, config: Config | None = None) -> Cost:
     with user_errors(name.encoding):
         flops = sum(product.forward for product in pe.products(extent))
     return Cost(sum(p.numel() for p in pe.parameters()), flops / tokens)
+
+
+def about(name: Name, config: Config) -> About:
+    """Describe a trained encoding for its record; if its code cannot count its costs, without."""
+    name = Name(name.encoding)
+    parts = name.encoding.parts
+    papers = [locate("encoding", part.name).declaration().paper for part in parts]
+    facts = About(
+        label=display_names([str(name)])[str(name)],
+        kinds=list(filter(None, declared_kinds(name.encoding))),
+        papers=list(dict.fromkeys(filter(None, papers))),
+    )
+    try:
+        size, training = cost(name, config), training_flops_a_token(name, config)
+    except Failure as error:
+        say(f"note: {error}: its parameters and FLOPs are not recorded")
+        return facts
+    return replace(
+        facts,
+        parameters=size.parameters,
+        flops_a_token=size.flops_a_token,
+        training_flops_a_token=training,
+    )
 
 
 def _first_problems(config: Config) -> Problems:

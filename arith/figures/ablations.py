@@ -9,7 +9,7 @@ from matplotlib.lines import Line2D
 
 from tape_arith.arith.compare.ablations import REGIONS, Families, Member, members_of
 from tape_arith.arith.compare.captions import NBSP, source
-from tape_arith.arith.compare.labels import display_names
+from tape_arith.arith.compare.labels import panel_labels
 from tape_arith.arith.figures.leaderboard import COLOUR, NOT_RANKED, draw_seeds, seed_signs
 from tape_arith.arith.figures.style import GREY, LETTERS, finish, page, styled
 from tape_arith.arith.grids.axes import REGION_WORDS, Region
@@ -25,7 +25,7 @@ def compose(families: Families, panels: Sequence[Panel]) -> Figure:
     """Draw a panel in distribution and one out of it: percent on the x axis, encodings on the y
     axis, differences to the right of the second."""
     members = members_of(families)
-    labels = display_names(member.panel.name for member in members)
+    labels = panel_labels(member.panel for member in members)
     gaps = [number / 2 for number, family in enumerate(families) for _ in family]
     heights = [row + gap for row, gap in enumerate(gaps)]
     handles = seed_signs([member.panel for member in members])

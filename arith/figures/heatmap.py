@@ -18,7 +18,7 @@ from matplotlib.patches import Patch, Rectangle
 from matplotlib.patheffects import withStroke
 
 from tape_arith.arith.compare import captions
-from tape_arith.arith.compare.labels import display_names
+from tape_arith.arith.compare.labels import panel_labels
 from tape_arith.arith.compare.lengths import axis_label, operand, ticks, unit
 from tape_arith.arith.errors import UsageError
 from tape_arith.arith.figures import style
@@ -125,10 +125,10 @@ def compose(
     """Return the figure of `panels`.
 
     `order` is a sentence about the order of the panels, and `labels` has the names to print
-    (`display_names`). The first axes are the panels; then come the difference of two, and the
+    (`panel_labels`). The first axes are the panels; then come the difference of two, and the
     colour bars. Grids of one axis are drawn as lines over it.
     """
-    labels = labels or display_names(panel.name for panel in panels)
+    labels = labels or panel_labels(panels)
     lengths = panels[0].axes
     if len(lengths) == 1:
         return compose_lines(panels, labels, order, width=width, columns=columns, caption=caption)

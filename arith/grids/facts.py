@@ -1,4 +1,4 @@
-"""The facts that grids must share to stand in one figure: budget of training, evaluation set."""
+"""The facts of grids: budget and evaluation set, which a figure's grids share; their encoding."""
 
 from dataclasses import asdict, dataclass
 from typing import Annotated, Any, Self
@@ -6,7 +6,7 @@ from typing import Annotated, Any, Self
 from pydantic import Field
 
 from tape_arith.arith.data.bucket import EVALUATION, MOST_PER_CELL, Bucket
-from tape_arith.arith.documents import Count, Positive, Sha256, Strict, Text
+from tape_arith.arith.documents import Count, NonNegative, Positive, Sha256, Strict, Text
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -63,3 +63,20 @@ class Evaluation(Strict):
         if self.split == EVALUATION:
             del content["split"]
         return content
+
+
+@dataclass(frozen=True, kw_only=True)
+class About(Strict):
+    """What an encoding is and costs, for those who lack its file; recorded at its training."""
+
+    label: Text
+    """Its name in figures."""
+    kinds: list[Text]
+    """The kinds of its parts, each once."""
+    papers: list[Text]
+    parameters: Count | None = None
+    """Number of parameters that the encoding adds. This and FLOPs are None if its code failed."""
+    flops_a_token: NonNegative | None = None
+    """FLOPs of matrix products that it adds per token, over the longest trained sequence."""
+    training_flops_a_token: NonNegative | None = None
+    """Useful FLOPs of a training step of the whole decoder per token, over the first problems."""

@@ -27,7 +27,7 @@ from tape_arith.arith.grids.axes import (
     shape,
 )
 from tape_arith.arith.grids.evaluation_set import EvaluationSet
-from tape_arith.arith.grids.facts import Budget, Evaluation
+from tape_arith.arith.grids.facts import About, Budget, Evaluation
 from tape_arith.arith.grids.grid_document import CELLS, GridDocument
 
 if TYPE_CHECKING:
@@ -74,6 +74,8 @@ class Grid:
     """int64: sum over wrong answers of `Outcome.first_wrong`."""
     standard: "Grid | None" = None
     """For a grid of another split, the run's grid on the split EVALUATION; None if not known."""
+    about: About | None = None
+    """What the run recorded of its encoding; None if not known."""
 
     @classmethod
     def empty(cls, encoding: str, axes: Axes, **facts: Any) -> Self:

@@ -19,6 +19,7 @@ from tape_arith.arith.grids.axes import (
     regions,
 )
 from tape_arith.arith.grids.comparable import check_comparable
+from tape_arith.arith.grids.facts import About
 from tape_arith.arith.grids.grid import SLACK, Floats, Grid
 from tape_arith.arith.grids.statistics import (
     Interval,
@@ -73,6 +74,11 @@ class Panel:
     def name(self) -> str:
         """Name as on the command line: "tape", "tape+yarn"."""
         return self.first.name
+
+    @property
+    def about(self) -> About | None:
+        """What a run recorded of the encoding; None if none did."""
+        return next((grid.about for grid in self.grids if grid.about is not None), None)
 
     @property
     def encoding(self) -> str:

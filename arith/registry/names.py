@@ -5,6 +5,7 @@ The name of an encoding reads `name[:option=value...][+name...][@from=name]`.
 
 import re
 from collections.abc import Iterable
+from contextlib import suppress
 from dataclasses import dataclass
 from itertools import chain
 
@@ -91,6 +92,21 @@ def parse(text: str) -> Name:
     return Name(Encoding(own.encoding.parts, origin), source.extrapolation)
 
 
+def parse_or_split(text: str) -> Name:
+    """Parse a name as results have it; if its file is not here, take it apart unchecked.
+
+    >>> name = parse_or_split("gone.py:Mine:width=3+yarn")
+    >>> str(name.encoding), str(name.extrapolation)
+    ('gone.py:Mine:width=3', 'yarn')
+    """
+    with suppress(UsageError):
+        return parse(text)
+    encoding, plus, last = text.rpartition("+")
+    known = plus and normalized(name_and_options(last)[0]) in known_names("extrapolation")
+    extrapolation = parse_extrapolation(last) if known else None
+    return Name(Encoding((NamePart(encoding if known else text),)), extrapolation)
+
+
 def parse_extrapolation(text: str) -> NamePart:
     """Parse the name of an extrapolation, as in `yarn:ramp=paper`. Raises UsageError."""
     return _part("extrapolation", text)
@@ -118,6 +134,24 @@ def task_location(text: str) -> Location:
 def parse_list(text: str) -> list[Name]:
     """Parse names separated by commas, without duplicates, in order. Raises UsageError."""
     return list(dict.fromkeys(parse(name) for name in text.split(",") if name.strip()))
+
+
+def is_builtin(encoding: Encoding) -> bool:
+    """Tell whether every part is built in, not from a user's file or a package."""
+    try:
+        return all(locate("encoding", part.name).is_builtin for part in encoding.parts)
+    except UsageError:
+        return False
+
+
+def declared_kinds(encoding: Encoding) -> list[str]:
+    """Return the kinds of the parts, each once. Raises UsageError if a part is unknown.
+
+    >>> declared_kinds(parse("abacus+rope+yarn").encoding)
+    ['task-structured', 'rotary']
+    """
+    declared = [locate("encoding", part.name).declaration() for part in encoding.parts]
+    return list(dict.fromkeys(declaration.kind for declaration in declared))
 
 
 def source_hashes(encoding: Encoding) -> dict[str, str]:

@@ -27,6 +27,9 @@ Policy = Literal["stop", "skip"]
 "stop" ends training, and "skip" counts the step and continues. The policy is in a run's record, not
 in its config, because it changes no result of a run without such steps."""
 
+EXECUTION = ("groups",)
+"""Settings that change rounding alone: runs that differ in them may stand in one table."""
+
 DATASETS = Path("data")
 """Default folder of the datasets that `generate` writes."""
 
@@ -73,7 +76,7 @@ class Config(Strict):
 
     Operand lengths are in digits; only tasks on lists have numbers of operands. `warmup` and
     `cooldown` are shares of `steps`. A batch is divided into `groups` of similar length (their
-    number changes rounding, not the gradient). models/decoder.py explains `norm`, `loops` and
+    number changes rounding alone). models/decoder.py explains `norm`, `loops` and
     `input_injection`. Training puts 0 to `leading_bos` [BOS] before each problem, at random;
     scoring puts none.
     """
@@ -172,20 +175,20 @@ class Config(Strict):
 
     @property
     def sha256(self) -> str:
-        """Hash of the settings without `steps`, which `train RUN --steps` may raise."""
+        """Hash of the settings but EXECUTION and `steps`, which `train RUN --steps` may raise."""
         defaults = {field.name: field.default for field in fields(self)}
         content = {
             key: value
             for key, value in self.as_dict().items()
-            if key != "steps" and value != defaults[key]
+            if key not in ("steps", *EXECUTION) and value != defaults[key]
         }
         return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()
 
     def differences(self, other: "Config") -> str:
-        """Return `key: own, not other` for each setting that differs."""
+        """Return `key: own, not other` for each setting that differs and that changes results."""
         settings, other_settings = self.as_dict(), other.as_dict()
         return ", ".join(
             f"{key}: {value}, not {other_settings[key]}"
             for key, value in settings.items()
-            if value != other_settings[key]
+            if value != other_settings[key] and key not in EXECUTION
         )

@@ -58,6 +58,10 @@ def find_grids(
     for run in runs:
         grids = [grid for grid in run.grids().values() if wanted is None or grid.name in wanted]
         selected = _on_set(evaluation_set, run, grids)
+        with suppress(Failure):  # named by whoever needs it
+            about = run.record().about if selected else None
+            for grid in selected:
+                grid.about = about
         if selected and evaluation_set.split != EVALUATION:
             complete = [grid for grid in grids if grid.complete]
             standard = {grid.name: grid for grid in _on_set(DEFAULT_SET, run, complete)}

@@ -21,11 +21,11 @@ from tape_arith.arith.documents import (
     Text,
 )
 from tape_arith.arith.errors import Failure, UsageError
-from tape_arith.arith.grids.facts import Budget
+from tape_arith.arith.grids.facts import About, Budget
 from tape_arith.arith.grids.grid import Grid
 from tape_arith.arith.registry.locate import locate
 from tape_arith.arith.registry.names import Name, parse, source_hashes, task_location
-from tape_arith.arith.runs.config import Config, Policy, Schedule
+from tape_arith.arith.runs.config import EXECUTION, Config, Policy, Schedule
 from tape_arith.arith.runs.preset import changed_settings, is_preset
 from tape_arith.arith.tasks.load import load_task, task_hash
 
@@ -64,9 +64,10 @@ class RunRecord(Strict):
     `config.steps` is the present budget; `first_steps` is the first budget, which fixed the
     warm-up. `data` is the hash of the dataset that the run began on, or None if problems are
     generated as needed; both give the same run. `version` is the version of tape-arith. `sources`
-    holds the SHA-256 of each file of `run_sources`. `init_from` is
-    None for a run with random first weights. `on_nonfinite` is the policy for a loss or gradient
-    that is not finite; `skipped_steps` is how many steps of a trained run it left out.
+    holds the SHA-256 of each file of `run_sources`. `init_from` is None for a run with random first
+    weights. `about` is what the encoding is and costs; None in runs of a version before 0.9.
+    `on_nonfinite` is the policy for a loss or gradient that is not finite; `skipped_steps` is how
+    many steps of a trained run it left out.
     """
 
     kind: ClassVar[str] = "run"
@@ -82,6 +83,7 @@ class RunRecord(Strict):
     version: Text
     sources: dict[Text, Sha256] = field(default_factory=dict)
     init_from: InitFrom | None = None
+    about: About | None = None
     on_nonfinite: Policy = "stop"
     skipped_steps: Count = 0
 
@@ -124,7 +126,8 @@ class RunRecord(Strict):
         """
         before = {} if self.init_from is None else {"steps_before": self.init_from.steps}
         known = is_preset(self.preset)
-        return {**before, **(changed_settings(self.config, self.preset) if known else {})}
+        changed = changed_settings(self.config, self.preset) if known else {}
+        return before | {key: value for key, value in changed.items() if key not in EXECUTION}
 
     @property
     def is_current(self) -> bool:

@@ -42,8 +42,9 @@ class Request:
 
     def matches(self, record: RunRecord) -> bool:
         """Tell whether `record` is of this run, and task and encoding are unchanged since then."""
-        requested = (str(self.name.encoding), self.seed, self.config)
-        return (record.encoding, record.seed, record.config) == requested and record.is_current
+        requested = (str(self.name.encoding), self.seed)
+        same = (record.encoding, record.seed) == requested
+        return same and not record.config.differences(self.config) and record.is_current
 
     def state(self) -> RunState:
         """Return how far the run is; another run in its folder does not count."""

@@ -7,6 +7,7 @@ from pathlib import Path
 
 from tape_arith.arith.data.dataset import Dataset
 from tape_arith.arith.decoders.build import check_trainable
+from tape_arith.arith.decoders.cost import about
 from tape_arith.arith.decoders.weights import load_state, save, trained_record
 from tape_arith.arith.errors import Failure, UsageError
 from tape_arith.arith.lock import lock_folder
@@ -65,6 +66,7 @@ def begin_run(
         version=own_version(),
         sources=run_sources(name, config),
         init_from=init_from,
+        about=about(name, config),
         on_nonfinite=options.on_nonfinite or "stop",
     )
     with lock_folder(run.path):
@@ -84,8 +86,8 @@ def _check_same_run(run: Run, requested: RunRecord, source: Run | None) -> None:
     remedy = "train into another folder with --runs, or start this one over with --fresh"
     if (recorded.encoding, recorded.seed) != (requested.encoding, requested.seed):
         differences = differences or f"{recorded.encoding}, seed {recorded.seed}"
-    elif requested.config == replace(recorded.config, steps=steps) and (
-        steps > recorded.config.steps
+    elif steps > recorded.config.steps and not requested.config.differences(
+        replace(recorded.config, steps=steps)
     ):
         remedy = f"`{resume_command(run, '--steps', str(steps))}` extends it, or {remedy}"
     elif source is not None and recorded.init_from != requested.init_from:

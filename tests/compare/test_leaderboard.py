@@ -19,11 +19,13 @@ import pytest
 from scipy import stats
 
 from tape_arith.arith.compare.labels import display_names
+from tape_arith.arith.decoders.cost import about
 from tape_arith.arith.documents import write_document
 from tape_arith.arith.files import slug
 from tape_arith.arith.grids.axes import digit_pairs
 from tape_arith.arith.grids.facts import Evaluation
 from tape_arith.arith.grids.grid import Grid
+from tape_arith.arith.registry.names import parse
 from tape_arith.arith.runs.preset import load_preset
 from tape_arith.arith.runs.record import RunRecord
 from tape_arith.arith.runs.run import Run
@@ -51,7 +53,8 @@ def write(
     """A run of preset mini as its files say, without weights: record, grid and times."""
     config = replace(load_preset("mini"), steps=steps)
     encoding = name.removesuffix("+yarn")
-    record = RunRecord(encoding, seed, "mini", config, 1, steps, None, "0.2.0")
+    facts = None if encoding.startswith("gone") else about(parse(encoding), config)
+    record = RunRecord(encoding, seed, "mini", config, 1, steps, None, "0.2.0", about=facts)
     folder = Run(root / "mini" / slug(encoding) / f"seed-{seed}")
     folder.write_record(record)
     folder.write_timing("train", 60.0 * (seed + 1))

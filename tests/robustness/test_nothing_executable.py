@@ -66,9 +66,7 @@ def test_a_run_brings_no_code(world: Path, recorded: bool, path: str) -> None:
         assert "Traceback" not in result.err, result.err
     assert "nothing of it is run" in call("score", RUN, "--fresh").err
     edit(RUN / "grid.json", encoding=name)
-    result = call("leaderboard", "--costs")  # sizes are computed by building the encoding
-    assert not Path("sprung").exists() and result.code == 0
-    assert "nothing of it is run" in result.err
+    assert call("leaderboard", "--costs").code == 0 and not Path("sprung").exists()
 
 
 def test_a_run_brings_no_task(world: Path) -> None:

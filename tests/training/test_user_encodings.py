@@ -142,7 +142,7 @@ PRODUCTS = """
 
 
 def test_products_that_fail(here: Path) -> None:
-    """At any size it is not trained; at the size of a run alone its cost is not known."""
+    """At any size it is not trained; at the size of a run alone its cost is not recorded."""
     statement = "raise SystemExit(0)"
     write("", EMBED + PRODUCTS.format(statement))
     message = refused("train", "--pe", "mine.py:Mine", *settings())
@@ -150,9 +150,10 @@ def test_products_that_fail(here: Path) -> None:
     write("", EMBED + PRODUCTS.format(f"if self.setting.num_heads > 2:\n            {statement}"))
     with pytest.raises(Failure, match=r"mine\.py:Mine failed: .* \(line \d+ of mine\.py\)"):
         cost(parse("mine.py:Mine"))
-    done("train", "--pe", "mine.py:Mine", *settings(num_heads=4, head_dim=4))
+    trained = done("train", "--pe", "mine.py:Mine", *settings(num_heads=4, head_dim=4))
+    assert "note: mine.py:Mine failed: " in trained.err
     board = done("leaderboard", "--preset", "mini", "--costs")
-    assert "| Mine |" in board.out and "note: mine.py:Mine failed: " in board.err
+    assert "| Mine |" in board.out and "note: no run of mine.py:Mine records" in board.err
 
 
 def test_an_encoding_that_fails_in_another_process_is_blamed(

@@ -49,7 +49,7 @@ def catalogue(root: Path, *, costs: bool = False) -> dict[str, Any]:
 
 
 def _cost(name: str) -> dict[str, Any]:
-    from tape_arith.arith.decoders.cost import cost
+    from tape_arith.arith.decoders.cost import cost  # torch, only for costs
 
     return asdict(cost(parse(name)))
 
