@@ -1,33 +1,61 @@
 """Measure how positional encodings generalize in length: `import tape_arith` does what commands do.
 
-What is listed in `__all__` is documented in arith/api.py, and imported when it is first used.
+What is listed in `__all__` is documented in arith/api, and imported when it is first used.
 """
 
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from tape_arith.arith.api import Run, find_runs, heatmap, leaderboard, load_grids, train
+    from tape_arith.arith.api.comparisons import (
+        curves,
+        heatmap,
+        leaderboard,
+        load_grids,
+        report,
+        study,
+        tasks,
+    )
+    from tape_arith.arith.api.runs import Run, find_runs, generate, plan_sweep, run, train
     from tape_arith.arith.errors import Failure, UsageError
     from tape_arith.arith.grids.grid import Grid
+    from tape_arith.arith.runs.options import Compute, TrainOptions
+
+_MODULES = {
+    "api.runs": "Run find_runs generate plan_sweep run train",
+    "api.comparisons": "curves heatmap leaderboard load_grids report study tasks",
+    "errors": "Failure UsageError",
+    "grids.grid": "Grid",
+    "runs.options": "Compute TrainOptions",
+}
+_PLACES = {name: module for module, names in _MODULES.items() for name in names.split()}
 __all__ = [
+    "Compute",
     "Failure",
     "Grid",
     "Run",
+    "TrainOptions",
     "UsageError",
+    "curves",
     "find_runs",
+    "generate",
     "heatmap",
     "leaderboard",
     "load_grids",
+    "plan_sweep",
+    "report",
+    "run",
+    "study",
+    "tasks",
     "train",
 ]
 
 
 def __getattr__(name: str) -> Any:
     """Import a function of the API when it is asked for: most take torch or pandas along."""
-    if name not in __all__:
+    if name not in _PLACES:
         raise AttributeError(f"module 'tape_arith' has no attribute '{name}'")
-    return getattr(import_module("tape_arith.arith.api"), name)
+    return getattr(import_module(f"tape_arith.arith.{_PLACES[name]}"), name)
 
 
 def __dir__() -> list[str]:

@@ -27,7 +27,7 @@ from tape_arith.arith.terminal import escape_control, protect_streams
 
 PANELS = {
     "From problems to grids": ("generate", "train", "score", "ask", "run", "sweep", "status"),
-    "What came out": ("heatmap", "leaderboard", "report", "curves", "export"),
+    "What came out": ("heatmap", "leaderboard", "tasks", "report", "curves", "export"),
     "What goes on inside": ("study",),
     "What there is, and how fast": ("list", "check", "doctor", "bench"),
 }

@@ -7,13 +7,28 @@ from textwrap import wrap
 from typing import Any
 
 from tape_arith.arith.compare.run_states import or_default
-from tape_arith.arith.errors import Failure, UsageError
+from tape_arith.arith.errors import Failure, UsageError, unknown
 from tape_arith.arith.registry.declarations import Declaration, value_text
-from tape_arith.arith.registry.locate import declarations, locate, locations
+from tape_arith.arith.registry.locate import (
+    KINDS,
+    declarations,
+    is_encoding,
+    known_names,
+    locate,
+    locations,
+    normalized,
+)
 from tape_arith.arith.registry.names import parse, task_location
 from tape_arith.arith.runs.find import find_runs
-from tape_arith.arith.runs.preset import describe_preset, load_preset, presets
+from tape_arith.arith.runs.preset import (
+    describe_preset,
+    is_preset,
+    known_preset,
+    load_preset,
+    presets,
+)
 from tape_arith.arith.runs.run import Run
+from tape_arith.arith.sweeps.sweep import BUNDLED, load_sweep, sweep_names
 from tape_arith.arith.tasks.load import load_task
 from tape_arith.arith.terminal import escape_control
 
@@ -169,6 +184,43 @@ def to_text(content: dict[str, Any]) -> str:
         grids = ", ".join(run.get("grids", [])) or "not scored"
         lines.append(f"  {run['path']}: {run['state']}; {grids}")
     return escape_control("\n".join(lines if content["runs"] else [*lines, "  none yet"]))
+
+
+def describe(name: str) -> tuple[dict[str, Any], str]:
+    """Return the facts about `name`, for JSON and as text. Raises UsageError if it is unknown."""
+    if name == "sweeps":
+        sweeps = [load_sweep(name) for name in sweep_names()]
+        rows = [
+            (s.name, ",".join(s.presets), len(s.requests(Path("runs"))), s.summary) for s in sweeps
+        ]
+        lines = []
+        for name, chosen, runs, text in rows:
+            several = chosen.count(",") + 1
+            chosen = chosen if several == 1 else f"{several} presets"
+            lines.append(f"{name:<16}{chosen:<12}{runs:>4} runs  {text}")
+        lines.append(f"Files: {BUNDLED}")
+        keys = ("name", "preset", "runs", "summary")
+        return {"sweeps": [dict(zip(keys, row, strict=True)) for row in rows]}, "\n".join(lines)
+    if is_preset(name):
+        name = known_preset(name) or name
+        summary, config = describe_preset(name), load_preset(name).as_dict()
+        lines = [summary, *(f"  {key:<18}{value}" for key, value in config.items())]
+        return {"preset": name, "summary": summary, "config": config}, "\n".join(lines)
+    encodings = known_names("encoding")
+    changes = {known: kind for kind in KINDS[1:] for known in known_names(kind)}
+    if name in changes:
+        parts = [(changes[name], name)]
+    elif normalized(name.partition(":")[0]) in known_names("task"):
+        parts = [("task", name)]
+    elif not {"+", ":", "@"} & set(name) and not is_encoding(name):
+        every = ["sweeps", *presets(), *encodings, *changes, *known_names("task")]
+        raise unknown("name", name, every)
+    else:
+        parsed = parse(name)
+        parts = [("encoding", part.name) for part in parsed.encoding.parts]
+        parts += [("extrapolation", parsed.extrapolation.name)] if parsed.extrapolation else []
+    facts = [part_facts(kind, name) for kind, name in parts]
+    return {"parts": facts}, "\n\n".join(map(part_text, facts))
 
 
 def _default(option: dict[str, Any], automatic: str) -> str:

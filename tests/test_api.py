@@ -124,7 +124,7 @@ def test_the_stop_button_saves_what_is_trained(here: Path) -> None:
         signal.raise_signal(signal.SIGINT)
 
     threading.Thread(target=stop).start()
-    with pytest.raises(KeyboardInterrupt, match="the same call goes on"):
+    with pytest.raises(KeyboardInterrupt, match="the same call continues"):
         tape_arith.train("rope", preset="mini", **TINY | {"steps": "100000"})
     [run] = tape_arith.find_runs()
     assert not run.state().trained and (folder / "weights" / "latest.safetensors").exists()

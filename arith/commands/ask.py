@@ -8,11 +8,9 @@ import typer
 
 from tape_arith.arith.commands import option
 from tape_arith.arith.commands.job_options import use_threads
-from tape_arith.arith.errors import UsageError
 
 if TYPE_CHECKING:
-    from tape_arith.arith.registry.names import NamePart
-    from tape_arith.arith.runs.run import Run
+    pass
 
 EXAMPLE = "tape-arith ask runs/mini/tape/seed-0 123+45"
 
@@ -35,45 +33,9 @@ def command(
     as_json: option.AsJson = False,
 ) -> None:
     """Answer a problem greedily: each token with its probability, and whether it is right."""
-    from tape_arith.arith.registry.names import parse_extrapolation
+    from tape_arith.arith.api.runs import find_run
 
-    trained, extrapolation = _find(run, runs, preset, seed)
-    extrapolation = parse_extrapolation(with_) if with_ else extrapolation
     use_threads(threads)
-    from tape_arith.arith.scoring.answer import answer
-
-    result = answer(trained, problem, extrapolation)
+    trained, added = find_run(run, runs=runs, preset=preset, seed=seed)
+    result = trained.answer(problem, with_ or added)
     print(json.dumps(result.content()) if as_json else result)
-
-
-def _find(
-    target: str, root: Path, preset: str | None, seed: int | None
-) -> "tuple[Run, NamePart | None]":
-    """Return the run in folder `target`, or of the encoding `target` with its extrapolation.
-
-    Raises UsageError unless exactly one run below `root` matches.
-    """
-    from tape_arith.arith.files import slug
-    from tape_arith.arith.registry.names import parse
-    from tape_arith.arith.runs.command_lines import train_command
-    from tape_arith.arith.runs.find import existing_run
-    from tape_arith.arith.runs.run import Run
-
-    if Path(target).is_dir() or ("/" in target and ".py:" not in target):
-        if preset is not None or seed is not None:
-            raise UsageError(
-                f"{target} is a folder: --preset and --seed go with an encoding's name"
-            )
-        return existing_run(Path(target)), None
-    name = parse(target)
-    pattern = f"{slug(preset) if preset else '*'}/{slug(str(name.encoding))}/seed-{seed or 0}"
-    found = [Run(file.parent) for file in sorted(root.glob(f"{pattern}/run.json"))]
-    if not found:
-        raise UsageError(
-            f"no run of {name.encoding}, seed {seed or 0}, in {root}: "
-            f"`{train_command(name, preset, root, seed or 0)}` trains one"
-        )
-    if len(found) > 1:
-        paths = ", ".join(str(run.path) for run in found)
-        raise UsageError(f"{name} is in {paths}: choose one with --preset")
-    return found[0], name.extrapolation

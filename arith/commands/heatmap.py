@@ -36,24 +36,20 @@ def command(
     `--pe all` draws every scored encoding: task-agnostic by mean out of distribution, then
     task-structured, then not converged.
     """
-    from tape_arith.arith.compare.labels import panel_labels, read_labels
-    from tape_arith.arith.compare.leaderboard import describe_order, heatmap_panels
+    from tape_arith.arith.compare.labels import read_labels
     from tape_arith.arith.compare.selection import Selection
-    from tape_arith.arith.figures.heatmap import compose
+    from tape_arith.arith.figures.heatmap import draw
     from tape_arith.arith.figures.style import save
     from tape_arith.arith.grids.evaluation_set import EvaluationSet
 
-    selection = Selection(runs, pe, preset, evaluation_set=EvaluationSet(split, max_digits))
-    panels, in_order = heatmap_panels(selection, seed=seed, sort=sort)
-    labels = panel_labels(panels, read_labels(label))
-    path = figure or selection.figure_path(panels)
-    drawn = compose(
-        panels,
-        order=describe_order(panels, labels) if in_order else "",
-        labels=labels,
+    drawn, usual = draw(
+        Selection(runs, pe, preset, evaluation_set=EvaluationSet(split, max_digits)),
+        seed=seed,
+        sort=sort,
+        labels=read_labels(label),
         width=width,
         columns=columns,
         caption=not no_caption,
     )
-    save(drawn, path)
-    print(path)
+    save(drawn, figure or usual)
+    print(figure or usual)

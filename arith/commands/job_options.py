@@ -10,47 +10,21 @@ import typer
 from tape_arith.arith.documents import MOST_INTEGER
 from tape_arith.arith.errors import UsageError
 from tape_arith.arith.runs.options import Compute
-from tape_arith.arith.terminal import say
 
 if TYPE_CHECKING:
-    from tape_arith.arith.runs.config import Config, Policy
+    from tape_arith.arith.runs.config import Policy
     from tape_arith.arith.runs.options import TrainOptions
-    from tape_arith.arith.runs.record import RunRecord
     from tape_arith.arith.stopping import Stopper
     from tape_arith.arith.sweeps.jobs import Outcome
 
 _MOST_NUMBERS = 10_000
 
 
-def chosen_config(
-    preset: str | None,
-    settings: list[str] | None,
-    task: str | None,
-    like: "RunRecord | None" = None,
-) -> "tuple[str, Config]":
-    """Return the preset's name, and its config with the settings of the command line.
+def parse_settings(settings: list[str] | None) -> dict[str, str]:
+    """Parse the values of --set. Raises UsageError."""
+    from tape_arith.arith.runs import preset
 
-    With a task other than the preset's, the name is PRESET@TASK. Without `preset`, name and config
-    are those of the run `like`; without both, the preset is the one that suits this machine.
-    """
-    from tape_arith.arith.registry.names import parse_task
-    from tape_arith.arith.runs.preset import load_preset, parse_settings, preset_of, with_task
-
-    chosen = parse_settings(settings or [])
-    if task is not None and chosen.setdefault("task", task) != task:
-        raise UsageError(f"--task is {task} and --set task={chosen['task']}: leave one out")
-    if preset is not None and task is not None:
-        with_task(preset, str(parse_task(task)))
-    if preset is None and like is not None:
-        config = like.config.with_settings(chosen)
-        return preset_of(like.preset, config.task), config
-    if preset is None:
-        from tape_arith.arith.decoders.cost import default_preset
-
-        preset, reason = default_preset()
-        say(reason)
-    config = load_preset(preset).with_settings(chosen)
-    return preset_of(preset, config.task), config
+    return preset.parse_settings(settings or [])
 
 
 def whole_numbers(option: str, text: str) -> list[int]:
@@ -72,16 +46,21 @@ def whole_numbers(option: str, text: str) -> list[int]:
     return list(dict.fromkeys(numbers))
 
 
-def stopper_for(time_limit: str | None) -> "Stopper":
-    """Return a Stopper with this time limit. Raises UsageError if it is not a duration."""
+def stopper_for(time_limit: str | None, threads: int | None = None) -> "Stopper":
+    """Return a Stopper with this time limit, in a process set up to compute with `threads`.
+
+    Raises UsageError if the limit is not a duration.
+    """
     from tape_arith.arith.stopping import Stopper, seconds
 
     try:
-        return Stopper(None if time_limit is None else seconds(time_limit))
+        stopper = Stopper(None if time_limit is None else seconds(time_limit))
     except ValueError:
         raise UsageError(
             f"--time-limit takes 90s, 25m, 3h or 1:30:00, not '{time_limit}'"
         ) from None
+    use_threads(threads)
+    return stopper
 
 
 def use_threads(threads: int | None) -> None:
@@ -115,10 +94,7 @@ def leave(stopper: "Stopper") -> None:
 
 
 def conclude(outcome: "Outcome", stopper: "Stopper") -> None:
-    """Print a line for each failed job, and exit with the code of the outcome."""
-    for ended in outcome.failed:
-        log = f", log: {ended.log}" if ended.log else ""
-        say(f"tape-arith: {ended.reason} (job {ended.job.id}{log})")
+    """Exit with the code of an outcome, unless all is done."""
     if outcome.left:
         leave(stopper)
     if outcome.exit_code:

@@ -1,26 +1,25 @@
 """`tape-arith study`: measure attention, errors or stability of trained runs."""
 
-from importlib import import_module
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
 from tape_arith.arith.commands import option
 from tape_arith.arith.commands.job_options import use_threads
-from tape_arith.arith.errors import UsageError, unknown
+from tape_arith.arith.errors import UsageError
 from tape_arith.arith.terminal import say
 
 EXAMPLE = "tape-arith study errors runs/mini/rope/seed-0 runs/mini/fire/seed-0 --figure errors.png"
 _FORMATS = ("markdown", "csv", "json")
-_PROBLEMS = {"attention": 200, "errors": None, "stability": 200}
-"""Default number of measured problems by study; None: all."""
+_OPTIONS = {"attention": {"written", "layer"}, "errors": set[str](), "stability": {"double"}}
+"""The options that each study takes."""
 
 
 def command(
     kind: Annotated[
         str,
-        typer.Argument(help=f"{', '.join(_PROBLEMS)}.", autocompletion=lambda: list(_PROBLEMS)),
+        typer.Argument(help=f"{', '.join(_OPTIONS)}.", autocompletion=lambda: list(_OPTIONS)),
     ],
     runs: Annotated[
         list[Path],
@@ -59,38 +58,28 @@ def command(
     from tape_arith.arith.compare.terminal import print_markdown
     from tape_arith.arith.figures.style import figure_format, save
 
-    if kind not in _PROBLEMS:
-        raise unknown("study", kind, _PROBLEMS)
-    if kind != "attention" and (problem, layer) != (None, None):
-        raise UsageError(f"--problem and --layer go with `study attention`, not `study {kind}`")
-    if kind != "stability" and double:
-        raise UsageError(f"--double goes with `study stability`, not `study {kind}`")
     form = option.chosen_format(format, _FORMATS, as_csv=as_csv, as_json=as_json)
     if figure is not None:
         figure_format(figure)
-    options: dict[str, dict[str, Any]] = {
-        "attention": {"written": problem, "layer": layer},
-        "errors": {},
-        "stability": {"double": double},
-    }
+    options = {"written": problem, "layer": layer, "double": double or None}
+    given = {name: value for name, value in options.items() if value is not None}
+    if wrong := given.keys() - _OPTIONS.get(kind, given.keys()):
+        names = {"written": "problem"}
+        words = ", ".join(f"--{names.get(name, name)}" for name in sorted(wrong))
+        raise UsageError(f"`study {kind}` takes no {words}: leave it out")
     use_threads(threads)
-    from tape_arith.arith.studies.inputs import comparable_runs
+    from tape_arith.arith.api.comparisons import study
+    from tape_arith.arith.studies import load
 
-    module = import_module(f"tape_arith.arith.studies.{kind}")
-    studied = comparable_runs(runs, split)
-    usual = min(_PROBLEMS[kind] or studied.num_problems, studied.num_problems)
-    study = module.measure(studied, problems or usual, **options[kind])
+    measured = study(kind, runs, problems=problems, split=split, **given)
+    module = load(kind)
     if figure is not None:
-        for name, drawn in module.figures(study).items():
+        for name, drawn in module.figures(measured).items():
             file = figure.with_name(f"{figure.stem}{name}{figure.suffix}")
             save(drawn, file)
             say(f"drawn: {file}")
     if form is None:
-        print_markdown(module.to_markdown(study))
+        print_markdown(module.to_markdown(measured))
     else:
-        texts = {
-            "markdown": module.to_markdown,
-            "csv": type(study).to_csv,
-            "json": type(study).to_json,
-        }
-        print(texts[form](study), end="")
+        texts = {"csv": measured.to_csv, "json": measured.to_json}
+        print(texts[form]() if form in texts else module.to_markdown(measured), end="")

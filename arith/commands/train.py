@@ -1,5 +1,6 @@
 """`tape-arith train`: train one run and score it."""
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated
 
@@ -7,15 +8,14 @@ import typer
 
 from tape_arith.arith.commands import option
 from tape_arith.arith.commands.job_options import (
-    chosen_config,
     leave,
+    parse_settings,
     stopper_for,
     train_options,
-    use_threads,
 )
-from tape_arith.arith.errors import EXIT_FAILED, UsageError
+from tape_arith.arith.errors import UsageError
 from tape_arith.arith.registry.locate import is_encoding
-from tape_arith.arith.registry.names import parse_list
+from tape_arith.arith.registry.names import parse, parse_list
 from tape_arith.arith.runs.config import Policy
 
 EXAMPLE = "tape-arith train --pe tape --preset mini --seed 1"
@@ -76,14 +76,58 @@ def command(
     fresh: option.Fresh = False,
 ) -> None:
     """Train one encoding, or continue a run, then score its grid."""
+    recipe = (preset, settings, task, fresh or None, seed, init_from)
+    elsewhere = runs != Path("runs")
+    _check(run, pe, steps, only_positional, recipe, elsewhere)
+    options = train_options(backend, compiled, no_curves, track, data, on_nonfinite)
+    stopper = stopper_for(time_limit, threads)
+    from tape_arith.arith.api.runs import Run, train
+
+    with stopper.handling_signals():
+        if run is not None:
+            trained = Run(run).train(steps, options=options, stopper=stopper)
+        else:
+            trained = train(
+                str(pe),
+                preset=preset,
+                task=task,
+                seed=seed,
+                runs=runs,
+                init_from=init_from,
+                only_positional=only_positional,
+                options=options,
+                fresh=fresh,
+                stopper=stopper,
+                settings=parse_settings(settings),
+            )
+        complete = trained.state().weights == "final"
+        if complete and not no_score:
+            added = parse(pe).extrapolation if pe else None
+            compute = options.compute.for_scoring
+            grid = trained.score(str(added) if added else None, compute=compute, stopper=stopper)
+            complete = grid.complete
+            print(grid.summary())
+    print(trained.path)
+    if not complete:
+        leave(stopper)
+
+
+def _check(
+    run: Path | None,
+    pe: str | None,
+    steps: int | None,
+    only_positional: bool,
+    recipe: Sequence[object],
+    elsewhere: bool,
+) -> None:
+    """Raise UsageError unless options name one run, to continue or to train."""
     if run is not None and pe is not None:
         raise UsageError("RUN continues with its own encoding: leave out --pe, or RUN")
     if run is None and pe is None:
         raise UsageError("name an encoding (--pe tape) or the folder of a run to continue")
     if run is not None and not run.exists() and is_encoding(str(run)):
         raise UsageError(f"RUN is the folder of a run: write --pe {run} to train an encoding")
-    recipe = (preset, settings, task, fresh, runs != Path("runs"), init_from)
-    if run is not None and (any(recipe) or seed is not None):
+    if run is not None and (elsewhere or any(each is not None for each in recipe)):
         raise UsageError(
             "RUN continues with the settings in its run.json: leave out --preset, --set, --task, "
             "--seed, --runs and --init-from; to start over, give these and --pe with --fresh, "
@@ -91,57 +135,10 @@ def command(
         )
     if steps is not None and run is None:
         raise UsageError("--steps extends an existing run; for a new one use --set steps=N")
-    if only_positional and init_from is None:
+    if only_positional and recipe[-1] is None:
         raise UsageError("--only-positional goes with --init-from RUN, whose weights stay")
     names = parse_list(pe) if pe is not None else []
     if run is None and not names:
         raise UsageError("--pe is empty: name an encoding, as in --pe tape")
     if len(names) > 1:
         raise UsageError(f"train takes one encoding: `tape-arith run --pe {pe}` takes several")
-    stopper = stopper_for(time_limit)
-    use_threads(threads)
-    options = train_options(backend, compiled, no_curves, track, data, on_nonfinite)
-    from tape_arith.arith.runs.find import existing_run
-    from tape_arith.arith.runs.request import Request
-    from tape_arith.arith.scoring.session import score_run
-    from tape_arith.arith.training.begin import extend_run
-    from tape_arith.arith.training.distributed import process_group
-    from tape_arith.arith.training.session import continue_run, train_as_worker, train_run
-
-    with stopper.handling_signals(), process_group() as group:
-        if not group.first:
-            if not train_as_worker(group, options, should_stop=stopper):
-                raise typer.Exit(EXIT_FAILED)
-            return
-        if run is not None:
-            trained = existing_run(run)
-            if steps is not None:
-                extend_run(trained, steps, data=data)
-            continue_run(trained, options, processes=group, should_stop=stopper)
-            extrapolation = None
-        else:
-            extrapolation = names[0].extrapolation
-            source = None if init_from is None else existing_run(init_from)
-            origin = None if source is None else source.record()
-            name, config = chosen_config(preset, settings, task, like=origin)
-            if seed is None:
-                seed = 0 if origin is None else origin.seed
-            trained = train_run(
-                Request(names[0], seed, name, config, runs),
-                options,
-                source=source,
-                only_positional=only_positional,
-                fresh=fresh,
-                processes=group,
-                should_stop=stopper,
-            )
-        finished = trained.state().weights == "final"
-        if finished and not no_score:
-            grid = score_run(
-                trained, extrapolation, compute=options.compute.for_scoring, should_stop=stopper
-            )
-            finished = grid.complete
-            print(grid.summary())
-    print(trained.path)
-    if not finished:
-        leave(stopper)

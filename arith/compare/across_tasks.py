@@ -120,11 +120,11 @@ def _choose_presets(grids: Sequence[Grid], tasks: str) -> tuple[dict[str, str], 
                 "preset: name one of them"
             )
     if not chosen:
-        raise UsageError("no task is named: give --tasks all, or tasks, as in --tasks copy,sort")
+        raise UsageError("no task is named: give all, or tasks, as in `tape-arith tasks copy,sort`")
     return chosen, [
         Excluded(
             f"task {task} in {', '.join(presets_left_out)}",
-            f"its column is {preset}; --tasks can name a preset",
+            f"its column is {preset}; name a preset to show it",
         )
         for task, preset in chosen.items()
         if (presets_left_out := sorted({*encodings[task]} - {preset}))

@@ -35,6 +35,10 @@ _OWN_FILE = re.compile(r"(tokens|lengths)(-\d{5,})?\.npy|unfinished\.json")
 """The files of a dataset except its manifest, also of earlier versions."""
 
 
+ENDINGS = {"tokens": "", "text": ".txt", "parquet": ".parquet"}
+"""The formats of problems: "tokens" is a folder that `train` reads, the others are one file."""
+
+
 def generate_dataset(
     folder: Path,
     bucket: Bucket,

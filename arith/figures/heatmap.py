@@ -6,6 +6,7 @@ A panel is square however many lengths an axis has. Grids of one axis are drawn 
 """
 
 from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -19,7 +20,9 @@ from matplotlib.patheffects import withStroke
 
 from tape_arith.arith.compare import captions
 from tape_arith.arith.compare.labels import panel_labels
+from tape_arith.arith.compare.leaderboard import describe_order, heatmap_panels
 from tape_arith.arith.compare.lengths import axis_label, operand, ticks, unit
+from tape_arith.arith.compare.selection import Selection
 from tape_arith.arith.errors import UsageError
 from tape_arith.arith.figures import style
 from tape_arith.arith.figures.lines import compose as compose_lines
@@ -111,6 +114,36 @@ def layout(count: int, width: float | None = None, columns: int | None = None) -
     if of(best).side < _SMALLEST:
         raise UsageError(f"{best} panels do not fit {page:g} inches: give a larger --width")
     return of(best)
+
+
+def draw(
+    selection: Selection,
+    *,
+    seed: int | None = None,
+    sort: bool = False,
+    labels: Mapping[str, str] | None = None,
+    **looks: Any,
+) -> tuple[Figure, Path]:
+    """Draw the heatmap of a selection; return it with its default path.
+
+    The arguments are those of `tape_arith.heatmap`. Raises UsageError as `heatmap_panels`.
+    """
+    panels, in_order = heatmap_panels(selection, seed=seed, sort=sort)
+    drawn = draw_panels(panels, in_order=in_order, labels=labels, **looks)
+    return drawn, selection.figure_path(panels)
+
+
+def draw_panels(
+    panels: Sequence[Panel],
+    *,
+    in_order: bool = False,
+    labels: Mapping[str, str] | None = None,
+    **looks: Any,
+) -> Figure:
+    """Draw panels with their labels; `in_order` says that they stand in that of `sort_panels`."""
+    names = panel_labels(panels, labels)
+    order = describe_order(panels, names) if in_order else ""
+    return compose(panels, order=order, labels=names, **looks)
 
 
 def compose(

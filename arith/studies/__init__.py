@@ -6,3 +6,18 @@ attention, errors, stability    measure trained runs (torch), write and draw wha
 attention_figures    draws distances, places and maps of attention
 first_errors    the first error of each answer (torch), which `errors` counts
 """
+
+from importlib import import_module
+from types import ModuleType
+
+from tape_arith.arith.errors import unknown
+
+DEFAULT_PROBLEMS = {"attention": 200, "errors": None, "stability": 200}
+"""Each study with the number of problems that it measures by default; None: all."""
+
+
+def load(kind: str) -> ModuleType:
+    """Import a study: `measure`, `to_markdown` and `figures`. Raises UsageError if unknown."""
+    if kind not in DEFAULT_PROBLEMS:
+        raise unknown("study", kind, DEFAULT_PROBLEMS)
+    return import_module(f"tape_arith.arith.studies.{kind}")

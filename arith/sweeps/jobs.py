@@ -330,10 +330,11 @@ def done_jobs(jobs: Sequence[Job]) -> set[str]:
 
 @dataclass
 class Outcome:
-    """The result of `run_jobs`: the jobs that failed, and whether any other is left to do."""
+    """The result of jobs: which failed, whether any other is left to do, and the files written."""
 
     failed: list[JobEnd] = field(default_factory=list)
     left: bool = False
+    files: list[Path] = field(default_factory=list)
 
     @property
     def exit_code(self) -> int:
@@ -411,6 +412,13 @@ def run_jobs(
 def _is_stop(code: int) -> bool:
     """Return whether `code` means that a job was stopped (< 0: before it handled signals)."""
     return code in (EXIT_AGAIN, EXIT_INTERRUPTED) or code < 0
+
+
+def say_failures(outcome: Outcome) -> None:
+    """Print a line for each failed job."""
+    for end in outcome.failed:
+        log = f", log: {end.log}" if end.log else ""
+        say(f"tape-arith: {end.reason} (job {end.job.id}{log})")
 
 
 def say_result(job: ScoreJob) -> None:

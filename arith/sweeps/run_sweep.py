@@ -2,9 +2,10 @@
 
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from statistics import fmean
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from tape_arith.arith.compare import ablations
 from tape_arith.arith.compare.board import Board
@@ -13,6 +14,7 @@ from tape_arith.arith.compare.run_states import read_states
 from tape_arith.arith.compare.selection import Excluded, Selection, choose_group, warn_excluded
 from tape_arith.arith.compare.sweep_table import FORMATS, SweptRow, in_order
 from tape_arith.arith.data.bucket import EVALUATION
+from tape_arith.arith.data.dataset import FILE
 from tape_arith.arith.decoders.build import check_trainable
 from tape_arith.arith.errors import UsageError
 from tape_arith.arith.figures import heatmap, style
@@ -25,44 +27,122 @@ from tape_arith.arith.grids.panel import Panel, panels_of
 from tape_arith.arith.lock import lock_folder
 from tape_arith.arith.registry.names import Name, name_and_options
 from tape_arith.arith.runs.config import Config
-from tape_arith.arith.runs.options import Compute
+from tape_arith.arith.runs.options import AUTO, Compute, TrainOptions
 from tape_arith.arith.runs.request import Request
 from tape_arith.arith.stopping import Stopper
-from tape_arith.arith.sweeps.engines import Engine
+from tape_arith.arith.sweeps.engines import Engine, remote_engine
+from tape_arith.arith.sweeps.engines.local import local_engine
 from tape_arith.arith.sweeps.engines.worker import JobState, read_state, state_file, write_state
-from tape_arith.arith.sweeps.jobs import Job, JobEnd, Outcome, log_file, run_jobs
-from tape_arith.arith.sweeps.sweep import Sweep, sweep_copy, sweep_folder
+from tape_arith.arith.sweeps.estimate import forecast
+from tape_arith.arith.sweeps.jobs import (
+    Job,
+    JobEnd,
+    Outcome,
+    ScoreJob,
+    log_file,
+    plan,
+    run_jobs,
+    say_failures,
+    say_result,
+)
+from tape_arith.arith.sweeps.slots import Slots, choose_slots
+from tape_arith.arith.sweeps.sweep import RUN, Sweep, sweep_copy, sweep_folder
 from tape_arith.arith.terminal import say
 
 _T = TypeVar("_T")
 _ScoredPanels = tuple[dict[str, str], dict[Config, list[Panel]]]
 
 
-def check_requests(requests: Sequence[Request], compute: Compute) -> None:
+def run_requests(
+    requests: Sequence[Request],
+    options: TrainOptions,
+    datasets: Path,
+    slots: int | None,
+    engine: str,
+    stopper: Stopper,
+) -> Outcome:
+    """Generate, train, score and draw the requested runs of one preset, as `run` does."""
+    if (datasets / FILE).exists():
+        raise UsageError(
+            f"{datasets} is a dataset, and --datasets takes the folder of datasets: --datasets "
+            f"{datasets.parent} (`train` takes one dataset)"
+        )
+    out = requests[0].root
+    folder = sweep_folder(RUN, out)
+    remote = remote_engine(engine, slots, folder)
+    _check(requests, options.compute if remote is None else AUTO)
+    jobs = plan(requests, options, out, data=datasets)
+    for job in jobs:
+        if isinstance(job, ScoreJob):
+            say_result(job)
+    outcome = run_jobs(
+        jobs, remote or local_engine(choose_slots(jobs, slots), folder, stopper), stopper
+    )
+    say_failures(outcome)
+    figure = draw_comparison(requests)
+    return replace(outcome, files=[] if figure is None else [figure])
+
+
+@dataclass(frozen=True)
+class PlannedSweep:
+    """The jobs of a sweep and where they run."""
+
+    sweep: Sweep
+    out: Path
+    requests: Sequence[Request]
+    jobs: Sequence[Job]
+    slots: Slots
+    remote: Engine | None
+    """The engine that runs jobs on other machines; None: they run here."""
+
+    @property
+    def folder(self) -> Path:
+        """The folder of the sweep's logs, states and tables."""
+        return sweep_folder(self.sweep.name, self.out)
+
+    def costs(self) -> dict[str, Any]:
+        """Estimate what the jobs cost, as `forecast` does; times a few steps here."""
+        return forecast(self.sweep, self.jobs, self.slots, here=self.remote is None)
+
+    def run(self, stopper: Stopper) -> Outcome:
+        """Run the jobs that are not done, then write the tables of what is scored.
+
+        Writes what `status` reads into the sweep's folder. Raises Busy if another process runs a
+        sweep of this name.
+        """
+        folder = self.folder
+        engine = self.remote or local_engine(self.slots, folder, stopper)
+
+        def failed(end: JobEnd) -> None:
+            state = JobState(state="failed", code=end.code, reason=end.reason)
+            write_state(log_file(folder, end.job.id), state)
+
+        with lock_folder(folder, "sweep"):
+            for log in (log_file(folder, job.id) for job in self.jobs):
+                if (state := read_state(log)) and state.state == "failed":
+                    state_file(log).unlink()  # the job waits again
+            write_text(sweep_copy(folder), self.sweep.text)
+            outcome = run_jobs(self.jobs, engine, stopper, failed)
+        say_failures(outcome)
+        return replace(outcome, files=write_tables(self.sweep, self.out))
+
+
+def plan_sweep(
+    sweep: Sweep, options: TrainOptions, out: Path, slots: int | None, engine: str
+) -> PlannedSweep:
+    """Plan the jobs of a sweep below `out`. Raises UsageError if one could not run."""
+    remote = remote_engine(engine, slots, sweep_folder(sweep.name, out))
+    requests = sweep.requests(out)
+    _check(requests, options.compute if remote is None else AUTO)
+    jobs = plan(requests, options, out, sweep.splits)
+    shares = choose_slots(jobs, slots) if remote is None else Slots(slots or 1, threads=1)
+    return PlannedSweep(sweep, out, requests, jobs, shares, remote)
+
+
+def _check(requests: Sequence[Request], compute: Compute) -> None:
     """Raise UsageError if a run could not be trained and scored with attention by `compute`."""
     for config, name in dict.fromkeys((each.config, each.name) for each in requests):
         check_trainable(config, name, compute)
-
-
-def run_sweep(
-    sweep: Sweep, out: Path, jobs: Sequence[Job], engine: Engine, stopper: Stopper
-) -> Outcome:
-    """Run the jobs that are not done; write what `status` reads into the sweep's folder.
-
-    Raises Busy if another process runs a sweep of this name.
-    """
-    folder = sweep_folder(sweep.name, out)
-
-    def failed(end: JobEnd) -> None:
-        state = JobState(state="failed", code=end.code, reason=end.reason)
-        write_state(log_file(folder, end.job.id), state)
-
-    with lock_folder(folder, "sweep"):
-        for log in (log_file(folder, job.id) for job in jobs):
-            if (state := read_state(log)) and state.state == "failed":
-                state_file(log).unlink()  # the job waits again
-        write_text(sweep_copy(folder), sweep.text)
-        return run_jobs(jobs, engine, stopper, failed)
 
 
 def draw_comparison(requests: Sequence[Request]) -> Path | None:

@@ -102,7 +102,7 @@ def by_hand(root: Path) -> dict[tuple[str, str], list[float]]:
 
 def test_means_intervals_and_ranks(root: Path) -> None:
     means = by_hand(root)
-    table = tape_arith.leaderboard(root, tasks="all")
+    table = tape_arith.tasks(runs=root)
     rows: dict[Any, Any] = {(row["encoding"], row["task"]): row for _, row in table.iterrows()}
     assert rows.keys() == means.keys()
     ranks: dict[str, list[float]] = {name: [] for name in OUTSIDE}
@@ -149,7 +149,7 @@ def test_the_heatmap_has_the_table_s_means(root: Path) -> None:
 
 
 def test_the_command_and_its_forms(root: Path, tmp_path: Path) -> None:
-    command = ("leaderboard", "--runs", root, "--tasks")
+    command = ("tasks", "--runs", root)
     text = done(*command, "mini-sort,copy", "--pe", "rope,alibi").out
     lines = [re.split(r" *\| *", line)[1:-1] for line in text.splitlines() if line[0:1] == "|"]
     assert lines[0] == ["encoding", "sort, %", "copy, %", "mean rank"]
@@ -159,12 +159,11 @@ def test_the_command_and_its_forms(root: Path, tmp_path: Path) -> None:
     assert len(rows) == 19 and json.loads(done(*command, "all", "--json").out)["schema"] == 1
     made = done(*command, "all", "--out", tmp_path / "a.tex", "--figure", tmp_path / "a.png").out
     assert made.split() == [str(tmp_path / "a.tex"), str(tmp_path / "a.png")]
-    only = json.loads(done(*command[:-1], "--task", "sort", "--json").out)
+    only = json.loads(done("leaderboard", "--runs", root, "--task", "sort", "--json").out)
     assert only["preset"] == "mini-sort"
     for task in ("srot", "copy,srot"):
         assert "did you mean 'sort'?" in refused(*command, task)
     assert "no run of parity is scored here" in refused(*command, "parity,sotr")
-    assert "name tasks and presets there" in refused(*command, "all", "--preset", "mini")
 
 
 def test_a_column_has_one_preset_and_one_budget(root: Path, tmp_path: Path) -> None:
@@ -173,7 +172,7 @@ def test_a_column_has_one_preset_and_one_budget(root: Path, tmp_path: Path) -> N
         write(tmp_path, "fire", "mini", seed, 30, steps=7)
         write(tmp_path, "tape", "paper-20", seed, 30)
     write(tmp_path, "tape", "paper-40", 0, 30)
-    command = ("leaderboard", "--runs", tmp_path, "--tasks")
+    command = ("tasks", "--runs", tmp_path)
     assert "are both of task addition" in refused(*command, "mini,paper-20")
     assert done(*command, "addition").out == done(*command, "all").out
     output = done(*command, "all")  # the preset with more encodings
@@ -189,7 +188,7 @@ def test_words_are_of_what_is_shown(root: Path, tmp_path: Path) -> None:
     for seed in range(3):
         write(tmp_path, "rope", "mini", seed, 30)
     interrupt(tmp_path / "mini/rope/seed-1/grid.json")
-    output = done("leaderboard", "--runs", tmp_path, "--tasks", "addition:order=reversed")
+    output = done("tasks", "--runs", tmp_path, "addition:order=reversed")
     assert (
         "seeds 0, 2." in output.out and "Left out: addition, rope seed 1: scored in" in output.out
     )

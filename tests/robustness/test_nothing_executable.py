@@ -83,7 +83,7 @@ def test_a_run_brings_no_task(world: Path) -> None:
         ("report",),
         ("leaderboard",),
         ("leaderboard", "--costs"),
-        ("leaderboard", "--tasks", "all"),
+        ("tasks",),
         ("heatmap", "--compare", "rope"),
         ("curves", "--compare", "rope"),
         ("study", "errors", RUN),

@@ -161,8 +161,8 @@ def test_errors_agree_with_the_grids(comparison: Path, split: str) -> None:
         (("errors", run("rope"), "--figure", "x.gif"), ".png, .svg or .pdf"),
         (("errors", run("rope"), "--split", "cary"), "did you mean 'carry'"),
         (("errors", run("rope"), "--format", "jsn"), "did you mean 'json'"),
-        (("errors", run("rope"), "--layer", 2), "--problem and --layer go with `study attention`"),
-        (("attention", run("rope"), "--double"), "--double goes with `study stability`"),
+        (("errors", run("rope"), "--layer", 2), "`study errors` takes no --layer"),
+        (("attention", run("rope"), "--double"), "`study attention` takes no --double"),
         (("error", run("rope")), "did you mean 'errors'"),
         (("attention", run("rope"), "--layer", 2), "no layer 2: they are 1 to 1"),
         *(

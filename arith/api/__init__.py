@@ -1,0 +1,17 @@
+"""Do in Python what the commands do, under the same names; results are frames and figures.
+
+    import tape_arith
+
+    run = tape_arith.train("rope", preset="mini", steps=60)
+    run.score().to_frame()                             # one row per cell
+    run.answer("123+45")                               # each digit with its probability
+    tape_arith.load_grids("results/mini")              # the cells of every scored run
+    tape_arith.heatmap("rope,fire", runs="results/mini")
+    tape_arith.leaderboard("results/mini")
+
+runs.py         generate, train, score, many runs at once
+comparisons.py  grids side by side: frames, figures, a page; studies of trained runs
+
+A finished run is not trained again, and an interrupted run continues. A request that makes no sense
+raises UsageError, any other failure raises Failure; the text of both is one line for people.
+"""

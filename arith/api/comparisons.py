@@ -1,0 +1,201 @@
+"""Compare scored runs: frames, figures, a page; study what goes on inside trained runs."""
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pandas as pd
+
+from tape_arith.arith.compare.across_tasks import across_tasks
+from tape_arith.arith.compare.leaderboard import build_board, sort_panels
+from tape_arith.arith.compare.selection import ALL, Selection
+from tape_arith.arith.data.bucket import EVALUATION, known_split
+from tape_arith.arith.errors import UsageError
+from tape_arith.arith.grids.evaluation_set import EvaluationSet
+from tape_arith.arith.grids.grid import Grid
+from tape_arith.arith.grids.panel import panels_of
+from tape_arith.arith.runs.preset import known_preset
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+    from tape_arith.arith.studies.study import Study
+
+
+def load_grids(
+    runs: str | Path = "runs",
+    pe: str | Sequence[str] = ALL,
+    *,
+    preset: str | None = None,
+    split: str = EVALUATION,
+    max_digits: int | None = None,
+) -> pd.DataFrame:
+    """Return the cells of every scored run below `runs`, one row per run and cell.
+
+    The columns are those of `Grid.to_frame`. Runs of different budgets are all included; a grid
+    that is scored in part is left out.
+    """
+    selection = _selection(runs, pe, preset, split, max_digits)
+    grids = [grid for grid in selection.grids() if grid.complete]
+    scored = {grid.name for grid in grids}
+    missing = [name for name in selection.wanted if name not in scored]
+    if missing or not grids:
+        place = f"{runs}{selection.evaluation_set}"
+        raise UsageError(f"no scored run of {', '.join(missing) or ALL} in {place}")
+    return pd.concat([grid.to_frame() for grid in grids], ignore_index=True)
+
+
+def heatmap(
+    pe: str | Sequence[str] | Sequence[Grid] = ALL,
+    *,
+    runs: str | Path = "runs",
+    preset: str | None = None,
+    split: str = EVALUATION,
+    max_digits: int | None = None,
+    seed: int | None = None,
+    sort: bool = False,
+    labels: Mapping[str, str] | None = None,
+    width: float | None = None,
+    columns: int | None = None,
+    caption: bool = True,
+) -> "Figure":
+    """Return the comparison heatmap of encodings or of grids, as a figure that a notebook shows.
+
+    Each panel shows the mean of exact match over seeds, or one seed. Runs that are not comparable
+    are left out and named on stderr; UsageError is raised instead if `pe` names them.
+
+    seed      the seed to show instead of the mean
+    sort      whether the best out of distribution stands first, as it always does for "all"
+    labels    texts to print instead of names, as in {"mine.py:Mine": "Ours"}
+    width     width of the figure in inches, as of a paper's column
+    columns   number of panels in a row; None for as many as fit
+    caption   whether to write a caption below the legend
+    """
+    from tape_arith.arith.figures.heatmap import draw, draw_panels
+
+    looks: dict[str, Any] = {"width": width, "columns": columns, "caption": caption}
+    grids = [] if isinstance(pe, str) else [grid for grid in pe if isinstance(grid, Grid)]
+    if not grids:
+        selection = _selection(runs, pe, preset, split, max_digits)
+        return draw(selection, seed=seed, sort=sort, labels=labels, **looks)[0]
+    if len(grids) < len(pe):
+        raise UsageError("a heatmap is of grids or of names, not of both")
+    panels = panels_of(grids)
+    if seed is not None:
+        panels = [panel.only(seed) for panel in panels]
+    panels = sort_panels(panels) if sort else panels
+    return draw_panels(panels, in_order=sort, labels=labels, **looks)
+
+
+def leaderboard(
+    runs: str | Path = "runs",
+    pe: str | Sequence[str] = ALL,
+    *,
+    preset: str | None = None,
+    split: str = EVALUATION,
+    max_digits: int | None = None,
+    task: str | None = None,
+    costs: bool = False,
+) -> pd.DataFrame:
+    """Return the leaderboard, one row per encoding in its order, with the numbers of `--csv`.
+
+    Ranks and tests are computed among all scored encodings, whichever `pe` selects.
+
+    task   a task, whose runs alone are ranked
+    costs  whether to add parameters, FLOPs, loss and speed of training
+    """
+    selection = _selection(runs, pe, preset, split, max_digits, task)
+    return pd.DataFrame(build_board(selection, costs=costs).numbers())
+
+
+def tasks(
+    names: str | Sequence[str] = ALL,
+    pe: str | Sequence[str] = ALL,
+    *,
+    runs: str | Path = "runs",
+    split: str = EVALUATION,
+    max_digits: int | None = None,
+) -> pd.DataFrame:
+    """Return one row per encoding and task, with its rank there and its mean rank.
+
+    names  tasks and presets, each ranked by itself
+    """
+    selection = _selection(runs, pe, None, split, max_digits)
+    return pd.DataFrame(across_tasks(selection, _joined(names)).numbers())
+
+
+def curves(
+    pe: str | Sequence[str] = ALL, *, runs: str | Path = "runs", preset: str | None = None
+) -> pd.DataFrame:
+    """Return the numbers of training and of its small grids, one row each (`Curves.rows`)."""
+    from tape_arith.arith.compare.curves import study
+
+    return study(Selection(Path(runs), _joined(pe), known_preset(preset))).rows
+
+
+def report(
+    pe: str | Sequence[str] = ALL,
+    *,
+    runs: str | Path = "runs",
+    preset: str | None = None,
+    split: str = EVALUATION,
+    max_digits: int | None = None,
+    out: str | Path | None = None,
+    costs: bool = False,
+) -> Path:
+    """Write everything about a comparison on one HTML page, by default next to the runs."""
+    from tape_arith.arith.compare.report import collect
+    from tape_arith.arith.figures.report.page import write
+    from tape_arith.arith.runs.find import preset_folder
+
+    path = None if out is None else Path(out)
+    if path is not None and path.suffix.lower() not in (".html", ".htm"):
+        raise UsageError(f"cannot write {path.name}: a report's name ends in .html")
+    selection = _selection(runs, pe, preset, split, max_digits)
+    content = collect(selection, costs=costs)
+    folder = preset_folder(Path(runs), content.board.preset)
+    path = path or folder / f"report{selection.evaluation_set.name}.html"
+    write(content, path)
+    return path
+
+
+def study(
+    kind: str,
+    runs: Sequence[str | Path],
+    *,
+    problems: int | None = None,
+    split: str = EVALUATION,
+    **options: Any,
+) -> "Study":
+    """Measure "attention", "errors" or "stability" of trained runs; `rows` has the numbers.
+
+    problems  number of measured problems of the evaluation set; None for the study's default
+    options   of attention: written="123+45", layer=2; of stability: double=True
+    """
+    from tape_arith.arith.studies import DEFAULT_PROBLEMS, load
+    from tape_arith.arith.studies.inputs import comparable_runs
+    from tape_arith.models.hardware import configure_process
+
+    module = load(kind)
+    configure_process()
+    studied = comparable_runs(list(map(Path, runs)), known_split(split))
+    usual = min(DEFAULT_PROBLEMS[kind] or studied.num_problems, studied.num_problems)
+    measured: Study = module.measure(studied, problems or usual, **options)
+    return measured
+
+
+def _selection(
+    runs: str | Path,
+    pe: str | Sequence[object],
+    preset: str | None,
+    split: str,
+    max_digits: int | None,
+    task: str | None = None,
+) -> Selection:
+    evaluation_set = EvaluationSet(known_split(split), max_digits)
+    return Selection(Path(runs), _joined(pe), known_preset(preset), task, evaluation_set)
+
+
+def _joined(pe: str | Sequence[object]) -> str:
+    """Join encodings by commas, as --pe takes them."""
+    return pe if isinstance(pe, str) else ",".join(map(str, pe))

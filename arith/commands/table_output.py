@@ -1,0 +1,103 @@
+"""Print a table in a format, write it to a file, draw it: alike in `leaderboard` and `tasks`."""
+
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from tape_arith.arith.commands import option
+from tape_arith.arith.errors import UsageError
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+_ENDINGS = {".md": "markdown", ".txt": "markdown", ".csv": "csv", ".tex": "latex", ".json": "json"}
+
+Format = Annotated[
+    str | None,
+    typer.Option(
+        help="markdown, csv, latex or json (default: by --out's ending; else a table for the "
+        "terminal, markdown elsewhere)."
+    ),
+]
+Show = Annotated[
+    str,
+    typer.Option(
+        metavar="NAMES", help="Columns of the table, such as encoding,seeds,out_of_distribution."
+    ),
+]
+Out = Annotated[Path | None, typer.Option(help="Write the table to this file.")]
+
+
+class TableOutput:
+    """The options of a table: its format (None: a terminal's), its columns, its files."""
+
+    def __init__(
+        self,
+        format: str | None,
+        as_csv: bool,
+        as_json: bool,
+        show: str,
+        out: Path | None,
+        figure: Path | None,
+        label: list[str] | None,
+        looks: tuple[float | None, bool],
+        wide: bool = False,
+    ) -> None:
+        """Raises UsageError for options that contradict each other; `looks` are of the figure."""
+        from tape_arith.arith.compare.labels import read_labels
+        from tape_arith.arith.compare.tables import FOR_PEOPLE, FORMATS
+        from tape_arith.arith.figures.style import figure_format
+
+        kind = option.chosen_format(format, FORMATS, as_csv=as_csv, as_json=as_json)
+        if wide and (kind or out):
+            raise UsageError(
+                "--wide is for the terminal: leave out --wide, or --out and the format"
+            )
+        if out and not kind:
+            kind = _format_of(out)
+        if not figure and any(looks):
+            raise UsageError("--width and --no-caption change a figure: add --figure")
+        if not (kind or figure or wide or sys.stdout.isatty()):
+            kind = "markdown"
+        if label and not (figure or kind in FOR_PEOPLE):
+            raise UsageError(
+                "--label changes a figure or a table for a paper: add --figure or --out table.tex"
+            )
+        if figure:
+            figure_format(figure)  # before anything is written
+        self.kind, self.out, self.figure, self.looks = kind, out, figure, looks
+        self.columns = [name.strip() for name in show.split(",") if name.strip()]
+        self.labels = read_labels(label)
+
+    def show(
+        self,
+        text: str,
+        draw: "Callable[..., Figure]",
+        show_in_terminal: Callable[[], None],
+    ) -> None:
+        """Write the table and the figure and print their paths; without both print the table."""
+        from tape_arith.arith.figures.style import save
+        from tape_arith.arith.files import write_text
+
+        if self.out:
+            write_text(self.out, text)
+            print(self.out)
+        if self.figure:
+            width, no_caption = self.looks
+            save(draw(width=width, caption=not no_caption), self.figure)
+            print(self.figure)
+        if self.kind and not self.out:
+            print(text, end="")
+        elif not (self.out or self.figure):
+            show_in_terminal()
+
+
+def _format_of(out: Path) -> str:
+    kind = _ENDINGS.get(out.suffix.lower())
+    if kind is None:
+        known = ", ".join(_ENDINGS)
+        raise UsageError(f"{out} has none of the endings {known}: give it one, or add --format")
+    return kind

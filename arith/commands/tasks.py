@@ -1,0 +1,49 @@
+"""`tape-arith tasks`: compare encodings across tasks."""
+
+from functools import partial
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from tape_arith.arith.commands import option, table_output
+
+EXAMPLE = "tape-arith tasks all --runs results --figure tasks.pdf"
+
+
+def command(
+    names: Annotated[
+        str,
+        typer.Argument(
+            metavar="[NAMES]", help="Tasks or presets with commas, each ranked by itself; or all."
+        ),
+    ] = "all",
+    pe: option.Encodings = "all",
+    split: option.Split = "evaluation",
+    max_digits: option.MaxDigits = None,
+    runs: option.Runs = Path("runs"),
+    format: table_output.Format = None,
+    as_csv: option.AsCsv = False,
+    as_json: option.AsJson = False,
+    show: table_output.Show = "",
+    out: table_output.Out = None,
+    figure: option.Figure = None,
+    label: option.Labels = None,
+    width: option.Width = None,
+    no_caption: option.NoCaption = False,
+) -> None:
+    """Compare encodings by tasks: means out of distribution, ranks in each task and their mean."""
+    from tape_arith.arith.compare.across_tasks import across_tasks
+    from tape_arith.arith.compare.selection import Selection
+    from tape_arith.arith.compare.task_table import FORMATS
+    from tape_arith.arith.compare.terminal import print_markdown
+    from tape_arith.arith.figures.across_tasks import compose
+    from tape_arith.arith.grids.evaluation_set import EvaluationSet
+
+    table = table_output.TableOutput(
+        format, as_csv, as_json, show, out, figure, label, (width, no_caption)
+    )
+    selection = Selection(runs, pe, evaluation_set=EvaluationSet(split, max_digits))
+    content = across_tasks(selection, names, table.labels)
+    text = FORMATS[table.kind or "markdown"](content, table.columns)
+    table.show(text, partial(compose, content), partial(print_markdown, text))
