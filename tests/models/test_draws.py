@@ -14,15 +14,12 @@ from torch import Tensor
 from tape_arith.arith.contracts import encoding as contract
 from tape_arith.arith.registry.locate import known_names
 from tape_arith.models.encoding import PositionalEncoding
-from tape_arith.models.encodings.abacus import Abacus
-from tape_arith.models.encodings.bipe import BiPE
-from tape_arith.models.encodings.coupling import Coupling
 from tape_arith.models.errors import UsageError
 from tape_arith.models.families.learned_table import draw
 from tape_arith.models.families.randomized import Randomized, random_subset
 from tape_arith.models.families.rotary import Rotary
 from tape_arith.models.sequences import Sequences, philox, random_words
-from tests.helpers.small_decoders import NUMBERINGS, build, digits, packed_digits, setting
+from tests.helpers.small_decoders import NUMBERINGS, build, setting
 
 DRAWS, FINAL = 4000, 11
 SMALL = setting(num_layers=3, num_heads=4, hidden_size=16)
@@ -140,12 +137,12 @@ def test_training_scales_indices_by_one_uniform_number_a_sequence(name: str, a: 
 def test_all_sequences_of_a_step_may_share_one_number() -> None:
     pe, seqs = build("aug-rope:per=step", SMALL).train(), same_rows()
     drawn = []
-    for key in range(2000):
+    for key in range(1000):
         index = pe.indices(replace(seqs, tokens=seqs.tokens[:3], key=seqs.key[:3], batch_key=key))
         assert torch.equal(index, index[:1].expand(3, -1))
         drawn.append(float(index[0, 1]) - 1)
     assert_uniform([int(20 * alpha) for alpha in drawn], 0, 19)
-    alone = build("aug-rope", SMALL).train().indices(replace(seqs, key=torch.arange(2000)))
+    alone = build("aug-rope", SMALL).train().indices(replace(seqs, key=torch.arange(1000)))
     assert drawn == (alone[:, 1] - 1).tolist()
 
 
@@ -291,58 +288,6 @@ def test_fourier_frequencies_are_half_normal_and_no_type_rounds_them(name: str) 
     assert not torch.equal(other.frequencies(), theta)
     other.load_state_dict(pe.state_dict())
     assert torch.equal(other.bfloat16().frequencies(), theta)
-
-
-# ---- numbers worked by hand ----------------------------------------------------------------------
-
-# The answer of the second is as long as it can get, by a last carry.
-ROWS = ("12+345=753$", "99+1=001$")
-BY_HAND: dict[str, tuple[str, ...]] = {
-    "abacus": (
-        "1 2 0 1 2 3 0 1 2 3 0",
-        "1 2 0 1 0 1 2 3 0 0 0",
-    ),
-    "coupling": (
-        "2 3 1 2 3 4 1 2 3 4 0",
-        "2 3 1 2 1 2 3 4 0 0 0",
-    ),
-    "segments": (
-        "0 0 0 1 1 1 1 2 2 2 2",
-        "0 0 0 1 1 2 2 2 2 2 2",
-    ),
-    # Padding counts on; nobody reads it.
-    "places": (
-        "0 1 2 0 1 2 3 0 1 2 3",
-        "0 1 2 0 1 0 1 2 3 4 5",
-    ),
-}
-
-
-def number(kind: str, seqs: Sequences) -> Tensor:
-    pe: PositionalEncoding
-    if kind == "places":  # read off a table whose rows say which they are
-        pe = BiPE(setting()).eval()
-        table = pe.get_parameter("table")
-        table.data = torch.arange(len(table)).float()[:, None].expand_as(table)
-        x = torch.zeros(*seqs.tokens.shape, setting().hidden_size)
-        return pe.embed(x, pe.indices(seqs), seqs)[..., 0].long()
-    kinds = {"abacus": Abacus, "coupling": Coupling, "segments": BiPE}
-    pe = kinds[kind](setting())
-    return pe.eval().indices(seqs)
-
-
-@pytest.mark.parametrize("kind", BY_HAND)
-def test_numbers_worked_by_hand(kind: str) -> None:
-    """Equal places have equal numbers in operands and answer, from the least significant digit.
-
-    Packed, digits on both sides of a border are no number, and a sign closes nothing of the next.
-    """
-    expected = [[int(word) for word in text.split()] for text in BY_HAND[kind]]
-    assert number(kind, digits(*ROWS)).tolist() == expected
-    for texts in ((*ROWS, "7"), ("7", "", "12+3", "45", "6=", "+1")):
-        together = number(kind, packed_digits(*texts))[0].split(list(map(len, texts)))
-        for packed, text in zip(together, texts, strict=True):
-            assert not text or torch.equal(packed, number(kind, digits(text))[0]), text
 
 
 # ---- random words: Philox 4x32-10 (Random123, kat_vectors) ---------------------------------------
