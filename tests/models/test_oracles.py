@@ -25,13 +25,11 @@ from tests.helpers.small_decoders import NUMBERINGS, VOCABULARY, build, error, s
 
 HIDDEN, END, PLUS, EQUALS = 12, 3, 14, 17
 LOGITS_TOLERANCE, GRADIENT_TOLERANCE = 1e-10, 1e-8
-# 53+7=851$ and 9+24=61, digits any: two numbers of unequal length, one row shorter than the other.
+# 53+7=81$ and 9+24=6, digits any: two numbers of unequal length, one row shorter than the other.
 ROWS: tuple[tuple[int, ...], ...] = (
-    (9, 7, PLUS, 11, EQUALS, 12, 9, 5, END),
-    (13, PLUS, 6, 8, EQUALS, 10, 5),
+    (9, 7, PLUS, 11, EQUALS, 12, 5, END),
+    (13, PLUS, 6, 8, EQUALS, 10),
 )
-
-
 # 537=735$ and 10=01$, of another task.
 MIRRORED_ROWS = ((9, 7, 11, EQUALS, 11, 7, 9, END), (5, 4, EQUALS, 4, 5, END))
 
@@ -233,6 +231,12 @@ CLAMPED = (
     "tape-heads:clamp=1.5:context=no-attention",
     "tape-heads:clamp=1.5:context=no-mlp",
 )
+RESCALED = (
+    *("rope+yarn", "rope+pi", "rope+ntk", "rope+ntk-dynamic", "rope+ntk-dynamic:factor=3.5"),
+    *("rope+pi:scale=static", "rope+ntk:scale=static", "rope-partial:fraction=0.75+ntk"),
+    *("p-rope+pi", "p-rope+ntk", "xpos:scale_base=500+yarn", "pope+yarn", "tape+yarn"),
+    *("tape:start=fourier+pi", "tape:form=vector+yarn", "tape-heads+ntk"),
+)
 CASES = [
     Case("nope", layers=3),
     Case("alibi"),
@@ -287,50 +291,27 @@ CASES = [
     *(Case(f"dape:base={base}:width=5", layers=1) for base in ("alibi", "fire")),
     Case("abacus"),
     Case("abacus:k=7", training=True),
-    *(
-        Case(f"abacus+{name}", offset=5, training=training)
-        for name in ("rope", "rand-rope", "fire", "cope", "sinusoidal", "tape")
-        for training in (True, False)
-    ),
+    *(Case(f"abacus+{name}", offset=5, training=True) for name in ("rope", "fire", "cope")),
+    *(Case(f"abacus+{name}", offset=5) for name in ("rand-rope", "sinusoidal", "tape")),
     Case("abacus+rope+pi", trained_length=6),
     Case("coupling"),
     Case("coupling:s=3", training=True),
     *(Case("coupling:s=3", training=training, coupled="mirrored") for training in (True, False)),
     *(Case(f"aug-{name}", offset=2, training=True) for name in SCALED),
-    *(
-        Case(f"aug-{name}:a=4", training=training)
-        for name in ("rope", "tape")
-        for training in (True, False)
-    ),
+    Case("aug-rope:a=4"),
+    Case("aug-tape:a=4", training=True),
     *(Case(f"abacus+aug-{name}", training=True) for name in ("rope", "fire", "sinusoidal")),
     Case("bipe:rows=2"),  # places beyond the second share its row
     Case("bipe:k=3", training=True),
-    *(
-        Case(name, **LONG)
-        for name in (
-            *(
-                "rope+yarn",
-                "rope+pi",
-                "rope+ntk",
-                "rope+ntk-dynamic",
-                "rope+ntk-dynamic:factor=3.5",
-            ),
-            *("rope+pi:scale=static", "rope+ntk:scale=static", "rope-partial:fraction=0.75+ntk"),
-            *("p-rope+pi", "p-rope+ntk", "xpos:scale_base=500+yarn", "pope+yarn", "tape+yarn"),
-            *("tape:start=fourier+pi", "tape:form=vector+yarn", "tape-heads+ntk"),
-        )
-    ),
+    *(Case(name, **LONG) for name in RESCALED),
     Case("rope+yarn", **LONGER),
     Case("rope+yarn:ramp=paper", **PAPER),
     Case("rope+ntk", training=True, **LONG),  # in training an extrapolation does nothing
-    *(
-        Case(name, variant=variant)
-        for name in ("rope", "fire", "alibi", "tape", "tape-heads", "abacus", "selective-rope")
-        for variant in VARIANTS
-    ),
+    *(Case(name, variant=variant) for name in ("rope", "tape") for variant in VARIANTS),
+    *(Case(name, variant=("pre", 3, True)) for name in ("fire", "tape-heads", "selective-rope")),
     Case("tape", layers=1, variant=("pre", 3, False)),
     Case("abacus+tape", training=True, variant=("deepnorm", 2, True)),
-    *(Case(name, variant=("deepnorm", 1, False)) for name in ("nope", "fox", "tape:clamp=1.5")),
+    Case("tape:clamp=1.5", variant=("deepnorm", 1, False)),
 ]
 
 
