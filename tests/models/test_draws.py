@@ -13,6 +13,7 @@ from torch import Tensor
 
 from tape_arith.arith.contracts import encoding as contract
 from tape_arith.arith.registry.locate import known_names
+from tape_arith.models.decoder import Decoder
 from tape_arith.models.encoding import PositionalEncoding
 from tape_arith.models.errors import UsageError
 from tape_arith.models.families.learned_table import draw
@@ -55,6 +56,14 @@ def first_row_of_table(pe: PositionalEncoding, seqs: Sequences) -> Tensor:
         table.copy_(torch.arange(len(table))[:, None].expand_as(table))
     nothing = torch.zeros(*seqs.tokens.shape, pe.setting.hidden_size)
     return pe.embed(nothing, pe.indices(seqs), seqs)[:, 0, 0].long()
+
+
+def changes(one: Decoder, other: Decoder) -> list[float]:
+    """Return the largest difference of logits in each row."""
+    seqs = contract.example_batch()
+    change = contract.forward(one, seqs) - contract.forward(other, seqs)
+    largest: list[float] = change.abs().amax((1, 2)).tolist()
+    return largest
 
 
 @pytest.mark.parametrize(
@@ -148,23 +157,9 @@ def test_all_sequences_of_a_step_may_share_one_number() -> None:
 
 @pytest.mark.parametrize("name", ["rope", "tape", "fire", "alibi", "sinusoidal", "xpos", "bipe"])
 def test_only_training_tells_a_scaled_encoding_from_the_plain_one(name: str) -> None:
-    changed, usual = contract.decoder_for(f"aug-{name}"), contract.decoder_for(name)
-    seqs = contract.example_batch()
-    assert torch.equal(contract.forward(changed, seqs), contract.forward(usual, seqs))
-    trained, plain = (contract.forward(d.train(), seqs) for d in (changed, usual))
-    assert float((trained - plain).abs().amax((1, 2)).min()) > 0.01
-
-
-@pytest.mark.parametrize(
-    "name",
-    [
-        *("nope", "t5", "shaw", "learned", "learned-offset", "abacus", "coupling", "rand-rope"),
-        *("rand-fire", "fox", "cope", "path", "selective-rope", "tape:start=learned"),
-    ],
-)
-def test_an_encoding_that_does_not_compute_with_its_index_is_not_scaled(name: str) -> None:
-    with pytest.raises(UsageError, match=r"^aug- scales indices, and \w+ does not compute with"):
-        build(f"aug-{name}", SMALL)
+    both = contract.decoder_for(f"aug-{name}"), contract.decoder_for(name)
+    assert max(changes(*both)) == 0
+    assert min(changes(*(decoder.train() for decoder in both))) > 0.01
 
 
 # ---- randomized positions ----------------------------------------------------------------------
@@ -206,15 +201,13 @@ def rows_of(length: int, count: int = 300) -> Sequences:
 @pytest.mark.parametrize("name", RANDOMIZED)
 def test_plain_numbers_make_it_its_plain_twin(name: str) -> None:
     """And nothing else does: in a published suite RandPE is RoPE, bit for bit."""
-    decoder, seqs = contract.decoder_for(name), contract.example_batch()
+    decoder = contract.decoder_for(name)
     twin, weights = contract.decoder_for(name.removeprefix("rand-")), decoder.state_dict()
     if "pe.table" in weights:
         weights["pe.table"] = weights["pe.table"][: len(twin.state_dict()["pe.table"])]
     twin.load_state_dict(weights)
-    change = contract.forward(decoder, seqs) - contract.forward(twin, seqs)
-    assert float(change.abs().amax((1, 2)).min()) > 0.01
-    renumbered = contract.decoder_for(f"{name}+plain")
-    assert torch.equal(contract.forward(renumbered, seqs), contract.forward(twin, seqs))
+    assert min(changes(decoder, twin)) > 0.01
+    assert max(changes(contract.decoder_for(f"{name}+plain"), twin)) == 0
 
 
 # ---- numbered anew at test time ----------------------------------------------------------------
@@ -229,14 +222,10 @@ def renumbered(name: str, finals: list[int]) -> list[list[int]]:
 
 
 @pytest.mark.parametrize("numbering", NUMBERINGS)
-@pytest.mark.parametrize("name", ["rand-rope", "rand-learned"])
-def test_training_never_sees_another_numbering(name: str, numbering: str) -> None:
-    changed, usual = contract.decoder_for(f"{name}+{numbering}"), contract.decoder_for(name)
-    seqs = contract.example_batch()
-    change = contract.forward(changed, seqs) - contract.forward(usual, seqs)
-    assert float(change.abs().amax((1, 2)).min()) > 0.01
-    trained, expected = (contract.forward(d.train(), seqs) for d in (changed, usual))
-    assert torch.equal(trained, expected)
+def test_training_never_sees_another_numbering(numbering: str) -> None:
+    both = [contract.decoder_for(name) for name in (f"rand-rope+{numbering}", "rand-rope")]
+    assert min(changes(*both)) > 0.01
+    assert max(changes(*(decoder.train() for decoder in both))) == 0
 
 
 @pytest.mark.parametrize("l_max", [52, 104, 1001])

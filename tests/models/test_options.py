@@ -16,6 +16,10 @@ from tape_arith.models.families.rotary import Rotary, rotation
 from tape_arith.models.sequences import Sequences
 from tests.helpers.small_decoders import NUMBERINGS, build, digits, packed_digits, setting
 
+NOT_SCALED = (
+    *("nope", "t5", "shaw", "learned", "learned-offset", "abacus", "coupling", "rand-rope"),
+    *("rand-fire", "fox", "cope", "path", "selective-rope", "tape:start=learned"),
+)
 RESCALINGS = ("pi", "ntk", "ntk-dynamic", "yarn", "yarn:ramp=paper")
 
 
@@ -59,6 +63,7 @@ RESCALINGS = ("pi", "ntk", "ntk-dynamic", "yarn", "yarn:ramp=paper")
             for numbering in NUMBERINGS
         ),
         ("rand-rope+redraw:draw=0", "draw must be from 1 to 4294967295, not 0"),
+        *((f"aug-{name}", "^aug- scales indices, .* does not compute with") for name in NOT_SCALED),
         # Positions that do not grow with the length.
         *((f"{name}+{e}", "cannot act on") for name in ("rand-rope", "bipe") for e in RESCALINGS),
     ],
