@@ -1,4 +1,4 @@
-"""Ways to compute attention beside the reference `attention.Eager`, and the choice among them."""
+"""Compute attention in other ways than the reference `attention.Eager`, and choose among them."""
 
 import os
 from collections.abc import Callable

@@ -73,7 +73,7 @@ SLIPS = {
     ),
     "causal": (
         ATTEND.format(SEES_ALL),
-        "at place 19, changed the logits of 19 places before it, the first of them place 0",
+        "at place 19, changed the logits of 19 earlier places, from place 0 on",
     ),
     "order": (ATTEND.format("v"), "does not reach the logits"),
     "no dead parameter": (INIT.format(""), "pe.table gets no gradient"),

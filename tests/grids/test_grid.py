@@ -136,7 +136,7 @@ class TestFile:
         for field in ("exact", "total", "right_sum", "first_wrong_sum"):
             assert np.array_equal(getattr(again, field), getattr(grid, field)), field
             assert getattr(again, field).dtype == getattr(grid, field).dtype, field
-        again.add(*scored(50, seed=3))  # scoring goes on from a file as if it had not stopped
+        again.add(*scored(50, seed=3))  # scoring continues from a file as if it had not stopped
         grid.add(*scored(50, seed=3))
         assert again.content() == grid.content()
 

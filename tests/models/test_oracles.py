@@ -210,7 +210,7 @@ PAPER: dict[str, Any] = {"trained_length": 124, "final_lengths": (244, 124)}
 # To compare what grows with distance or heads.
 FOUR: dict[str, Any] = {"layers": 1, "heads": 4, "head_dim": 2}
 SIX: dict[str, Any] = {"layers": 1, "heads": 6, "head_dim": 2}
-# More than one loop after the first, where x0 is added again and TAPE's state goes on.
+# More than one loop after the first, where x0 is added again and TAPE's state continues.
 VARIANTS = (("post", 1, False), ("pre", 3, False), ("pre", 3, True), ("deepnorm", 3, True))
 # sqrt 2 is the norm of a rotation, 1 that of a vector, so that a clamp acts.
 ABLATIONS = (
