@@ -2,7 +2,7 @@
 
 import re
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import accumulate, pairwise, product
 from math import prod
 from typing import Any, NamedTuple
@@ -13,7 +13,7 @@ from scipy import stats
 
 from tape_arith.arith.data.bucket import Bucket
 from tape_arith.arith.errors import UsageError
-from tape_arith.arith.registry.locate import known_names
+from tape_arith.arith.registry.locate import declarations, known_names
 from tape_arith.arith.tasks.addition import Addition
 from tape_arith.arith.tasks.families import tokens
 from tape_arith.arith.tasks.families.numbers import Digits
@@ -22,48 +22,28 @@ from tape_arith.arith.tasks.families.writing import Field, Writer
 from tape_arith.arith.tasks.load import load_task
 from tape_arith.arith.tasks.task import Problems, concatenate, take
 
-FORMATS = {
-    "addition": [
-        "",
-        "order=plain",
-        "pad=true",
-        "spaces=3",
-        "hints=true:markers=9:pad=true",
-        "scratchpad=true",
-        "hints=true:scratchpad=true",
-        "order=plain:pad=true:hints=true:spaces=2:scratchpad=true",
-    ],
-    "subtraction": [
-        "",
-        "pad=true",
-        "order=plain:hints=true:markers=8",
-        "order=plain:pad=true:hints=true:spaces=2",
-    ],
-    "multiplication": [
-        "",
-        "pad=true",
-        "scratchpad=true",
-        "order=plain:pad=true:spaces=2:scratchpad=true",
-        "b_digits=1",
-        "b_digits=3:order=plain:pad=true:spaces=2:scratchpad=true",
-    ],
-    "sum": [
-        "",
-        "pad=true",
-        "hints=true:order=plain",
-        "order=plain:scratchpad=true",
-        "hints=true:scratchpad=true",
-        "order=plain:pad=true:hints=true:markers=9:spaces=2:scratchpad=true",
-    ],
-    "sort": ["", "order=plain", "order=plain:pad=true:spaces=2"],
-    "modular-sum": ["", "modulus=2", "modulus=97", "modulus=10000:spaces=2"],
-    "or": ["", "op=and", "pad=true", "op=xor:pad=true:spaces=2"],
-    "copy": ["", "hints=true:markers=8"],
-    "reverse": [""],
-    "parity": [""],
-}
-FORMATS_TOGETHER = f"sum:{FORMATS['sum'][-1]}"
-NAMES = [f"{task}:{text}".rstrip(":") for task, texts in FORMATS.items() for text in texts]
+# Each option of a task alone, then all together, then what differs from both.
+VALUES = {"order": "plain", "pad": "true", "hints": "true", "spaces": "3", "scratchpad": "true"}
+VALUES |= {"b_digits": "3", "op": "xor", "modulus": "97", "markers": "9"}
+OTHERS = (
+    *("addition:hints=true:scratchpad=true", "sum:hints=true:scratchpad=true", "or:op=and"),
+    *("multiplication:b_digits=1", "multiplication:order=plain:pad=true:scratchpad=true"),
+    *("modular-sum:modulus=2", "modular-sum:modulus=10000:spaces=2"),
+)
+
+
+def formats() -> Iterator[str]:
+    """Yield the names of every task in its formats."""
+    for declared in declarations("task"):
+        own = [f"{key}={VALUES[key]}" for key in declared.options]
+        alone = [text for text in own if "markers" not in text]  # nothing without hints
+        together = [":".join(own)] if len(own) > 1 else []
+        yield from (f"{declared.name}:{text}".rstrip(":") for text in ("", *alone, *together))
+    yield from OTHERS
+
+
+NAMES = list(formats())
+TOGETHER = [name for name in NAMES if name.count("=") > 2]
 
 
 # The oracle: what a problem looks like, from the documentation of the tasks alone.
@@ -454,7 +434,7 @@ def test_first_markers_are_uniform_and_reach_the_last(name: str, digits: int, ch
         check_uniform(firsts, range(choices + digits - longest))
 
 
-@pytest.mark.parametrize("name", ["addition:spaces=3", "modular-sum:spaces=2", FORMATS_TOGETHER])
+@pytest.mark.parametrize("name", ["addition:spaces=3", "modular-sum:spaces=2", TOGETHER[0]])
 def test_blanks_are_uniform(name: str) -> None:
     spaces = options(name).spaces
     problems = checked(bucket(name, 3).problems(0, 4000), name)
