@@ -48,6 +48,11 @@ RESCALINGS = ("pi", "ntk", "ntk-dynamic", "yarn", "yarn:ramp=paper")
         ("tape-heads:clamp=-0.5", "tape-heads: clamp must be above 0, or 0 for none, not -0.5"),
         ("tape:form=flat", "one of tensor, non-equivariant, vector"),
         ("tape-heads:form=vector", "unknown option of tape-heads 'form'"),
+        # Parts that cannot be joined.
+        ("rope+fire", r"^'fire\+rope': fire and rope each define attention"),
+        ("abacus+rope+tape", "rope and tape each define attention"),
+        ("abacus+nope", r"^'abacus\+nope': nope adds nothing"),
+        ("abacus+fire+yarn", "FIRE has none"),
         # Changes at test time that have nothing to change, or whose formula does not fit.
         ("fire+ntk", "FIRE has none"),
         ("selective-rope+yarn", "SelectiveRoPE has none"),
