@@ -19,7 +19,7 @@ from tape_arith.models.sequences import Sequences
 
 
 class SDPA(Backend):
-    """torch's kernels, of which it chooses one, for padded rows, a bias and wider values."""
+    """torch's kernels, one of its choice, for padded rows, a bias and wider values."""
 
     name = "sdpa"
 

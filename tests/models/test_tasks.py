@@ -84,7 +84,7 @@ def table() -> str:
         for name in columns:
             options = [text for text in formats() if text.startswith(f"{task}:")]
             but = [f"`{t.partition(':')[2]}`" for t in options if not defined(name, t)]
-            usual = f"yes, but for {', '.join(but)}" if but else "yes"
+            usual = f"yes, except for {', '.join(but)}" if but else "yes"
             cells.append(usual if defined(name, task) else "no")
         lines.append(f"| {task} | {' | '.join(cells)} |")
     return "\n".join(lines) + "\n"
