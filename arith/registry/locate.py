@@ -130,7 +130,7 @@ def _select(kind: str, name: str) -> Location:
     if len(matches) > 1:
         *first, last = map(str, matches)
         raise UsageError(
-            f"the {kind} '{name}' is in {', '.join(first)} and in {last}: rename or uninstall the "
+            f"the {kind} '{name}' is of {', '.join(first)} and of {last}: rename or uninstall the "
             "one that is not tape-arith's own"
         )
     return matches[0]
