@@ -117,7 +117,8 @@ def test_a_sound_file_with_a_wrong_state_is_refused(stopped: RunFolder) -> None:
         checkpoint.save(stopped.latest, tensors, facts)
         assert_refused(stopped, line)
 
-    for key, value in {"seed": 1, "encoding": "nope", "config_sha256": "0" * 64}.items():
+    wrong_run = {"seed": 1, "encoding": "nope", "config_sha256": "0" * 64, "task_version": 2}
+    for key, value in wrong_run.items():
         assert_refused_with(tensors, {**facts, key: value}, "belongs to another run")
         assert_refused(stopped, f"{key} is {value}")
     name = "exp_avg/blocks.0.qkv.weight"

@@ -115,7 +115,7 @@ def drawn(decoder: Decoder) -> dict[str, torch.Tensor]:
     ("name", "dtype"), [("tape-heads", torch.float32), ("rope", torch.bfloat16)]
 )
 def test_the_number_of_threads_changes_no_bit(name: str, dtype: torch.dtype) -> None:
-    config = small(steps=10, groups=5)
+    config = small(steps=5, groups=5)
     one, two = (train(trainer(config, name, hardware=cpu(dtype, threads))) for threads in (1, 2))
     assert_same_bits(weights(two), weights(one))
 
@@ -125,8 +125,6 @@ def test_a_dataset_and_problems_made_as_needed_give_one_run(tmp_path: Path) -> N
     bucket = Bucket(config.task, config.trained_digits, 0, "train")
     generate(tmp_path / "data", bucket, 100)
     made = train(trainer(config))
-    read = train(trainer(config, source=Dataset(tmp_path / "data")))
-    assert_same_bits(weights(read), weights(made))
     folder = run(tmp_path / "runs", config, options=TrainOptions(tmp_path / "data"), stop=8)
     assert_same_bits(final_weights(run(tmp_path / "runs", config)), weights(made))
     assert folder.record().data == Dataset(tmp_path / "data").manifest.sha256
