@@ -36,7 +36,7 @@ def install_handler(handler: Callable[[int, FrameType | None], Any]) -> dict[sig
 
 
 class Stopper:
-    """Tells, when called, whether to stop; `signal` holds the first stop signal."""
+    """Tells, when called, whether to stop; `signal` is the first stop signal."""
 
     def __init__(self, time_limit: float | None = None) -> None:
         self.deadline = None if time_limit is None else time.monotonic() + time_limit

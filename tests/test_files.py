@@ -16,7 +16,7 @@ from tape_arith.arith.files import (
     read_text,
     remove_stale_temporaries,
     sha256,
-    temporary_beside,
+    temporary_path,
     write_text,
 )
 
@@ -100,7 +100,7 @@ def test_two_writers_in_one_process_do_not_meet(tmp_path: Path) -> None:
 
 def test_temporaries_of_killed_writers_go_with_the_next_write(tmp_path: Path) -> None:
     path = tmp_path / "file"
-    own = temporary_beside(path).name
+    own = temporary_path(path).name
     number = f"-{os.getpid()}-"
     dead = own.replace(number, "-4194305-")  # no process has that number
     living = own.replace(number, f"-{os.getppid()}-")

@@ -79,7 +79,7 @@ def test_a_lock_comes_and_goes(tmp_path: Path) -> None:
 
 def test_a_living_process_keeps_its_lock_and_a_killed_one_loses_it(tmp_path: Path) -> None:
     (tmp_path / "kept").touch()
-    own = files.temporary_beside(tmp_path / "grid.json").name
+    own = files.temporary_path(tmp_path / "grid.json").name
     (tmp_path / own.replace(f"-{os.getpid()}-", "-4194305-")).touch()  # of no living process
     with another(tmp_path) as process:
         assert lock.activity(tmp_path) == "train"

@@ -1,4 +1,4 @@
-"""The facts that grids must share to stand in one figure: budget of training, evaluation set."""
+"""The facts that grids in one figure must share: budget of training, evaluation set."""
 
 from dataclasses import asdict, dataclass
 from typing import Annotated, Any, Self
