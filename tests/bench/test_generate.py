@@ -1,4 +1,4 @@
-"""The stage of generating: the command itself beside its limit."""
+"""The stage of generating: the command itself, and its limit."""
 
 import tempfile
 from pathlib import Path

@@ -39,7 +39,7 @@ def assert_not_sprung(*commands: tuple[object, ...]) -> None:
         assert "Traceback" not in result.err, result.err
 
 
-def test_a_file_of_one_s_own_runs_where_it_is_named(world: Path) -> None:
+def test_a_user_s_file_runs_where_it_is_named(world: Path) -> None:
     """The control: the trap does spring."""
     Path("mine.py").write_text(TRAP)
     done("train", "--pe", "mine.py:Mine", "--no-score", *settings())
