@@ -8,11 +8,11 @@ import typer
 from tape_arith.arith.commands import option
 from tape_arith.arith.commands.job_options import (
     conclude,
-    parse_settings,
     stopper_for,
     train_options,
     whole_numbers,
 )
+from tape_arith.arith.runs.preset import parse_settings
 
 EXAMPLE = "tape-arith run --pe rope,fire,tape --seeds 0,1,2 --preset mini"
 

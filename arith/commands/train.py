@@ -9,7 +9,6 @@ import typer
 from tape_arith.arith.commands import option
 from tape_arith.arith.commands.job_options import (
     leave,
-    parse_settings,
     stopper_for,
     train_options,
 )
@@ -17,6 +16,7 @@ from tape_arith.arith.errors import UsageError
 from tape_arith.arith.registry.locate import is_encoding
 from tape_arith.arith.registry.names import parse, parse_list
 from tape_arith.arith.runs.config import Policy
+from tape_arith.arith.runs.preset import parse_settings
 
 EXAMPLE = "tape-arith train --pe tape --preset mini --seed 1"
 
@@ -100,7 +100,7 @@ def command(
                 stopper=stopper,
                 settings=parse_settings(settings),
             )
-        complete = trained.state().weights == "final"
+        complete = trained.state().trained
         if complete and not no_score:
             added = parse(pe).extrapolation if pe else None
             compute = options.compute.for_scoring

@@ -102,12 +102,12 @@ def _read(name: str) -> tuple[Config, bool]:
         raise Failure(f"{path}: {error}") from error
 
 
-def parse_settings(settings: Sequence[str]) -> dict[str, str]:
-    """Parse `key=value` settings of the command line. Raises UsageError."""
-    for setting in settings:
+def parse_settings(settings: Sequence[str] | None) -> dict[str, str]:
+    """Parse the values of --set, each `key=value`. Raises UsageError."""
+    for setting in settings or ():
         if "=" not in setting:
             raise UsageError(f"--set takes key=value, not '{setting}'")
-    return dict(setting.split("=", 1) for setting in settings)
+    return dict(setting.split("=", 1) for setting in settings or ())
 
 
 def describe_preset(name: str) -> str:

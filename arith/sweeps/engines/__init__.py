@@ -11,7 +11,7 @@ import re
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
-from tape_arith.arith.registry.locate import known_names, locate
+from tape_arith.arith.registry.locate import locate
 from tape_arith.arith.registry.names import read_options
 
 if TYPE_CHECKING:
@@ -40,11 +40,6 @@ class Engine(Protocol):
     def stop(self) -> None:
         """Ask every running job to save and stop; `wait` still returns how they end."""
         ...
-
-
-def engine_names() -> list[str]:
-    """List the names that --engine takes."""
-    return known_names("engine")
 
 
 def remote_engine(text: str, slots: int | None, folder: Path) -> Engine | None:
