@@ -75,7 +75,7 @@ def test_only_tasks_with_a_chance_have_a_line_for_guesses() -> None:
         made = panels_of([drawn("rope", 0, BITS, evaluation={"task": task})])
         figure = compose(made)
         (ax,) = figure.axes
-        lost = "what a guess gets is not known without the file of the task"
+        lost = "chance level unknown"
         assert (lost in words(figure)) == task.startswith("gone")
         assert [np.asarray(line.get_ydata())[0] for line in ax.lines[1:]] == [chance][
             : bool(chance)
