@@ -139,7 +139,7 @@ def test_a_run_that_stopped_goes_on_by_leaving_the_step_out(
     with pytest.raises(Failure, match="step 17"):
         run(tmp_path)
     folder = continue_run(run_at(tmp_path), SKIP, should_stop=never)
-    note = "note: the loss is not finite at step 17 (learning rate 0.003): left out, as 1 so far"
+    note = "note: the loss is not finite at step 17 (learning rate 0.003): left out (1 so far)"
     assert note in capsys.readouterr().err.splitlines()
     unbroken, lines = skipping()
     assert_same_bits(final_weights(folder), weights(unbroken))
