@@ -14,7 +14,9 @@ from tape_arith.arith.runs.preset import changed_settings, is_preset
 from tape_arith.arith.runs.record import RunRecord
 from tape_arith.arith.runs.run import Run
 
-_ANEW = "train it anew, into another folder with --runs, or with --fresh, which drops its grids too"
+_ANEW = (
+    "train it again, into another folder with --runs, or with --fresh, which drops its grids too"
+)
 
 
 def train_command(name: Name, preset: str | None, root: Path, seed: int = 0) -> str:
@@ -43,7 +45,7 @@ def resume_command(run: Run, *options: str) -> str:
 
 
 def score_command(root: Path, preset: str, name: Name, evaluation_set: EvaluationSet) -> str:
-    """Return the next command towards a missing grid: train, resume or score the first run."""
+    """Return the next command towards a missing grid: train, resume or score the first seed."""
     encoding = run_at(root, preset, name.encoding, 0).path.parent
     first = min(encoding.glob("seed-*/run.json"), default=None)
     if first is not None:
@@ -69,7 +71,7 @@ def _scoring(run: Run, extrapolation: NamePart | str | None, evaluation_set: Eva
 
 
 def reproduction_commands(root: Path, record: RunRecord, grids: Sequence[Grid]) -> list[str]:
-    """Return the commands that repeat the training of a run and the scoring of `grids` in runs/.
+    """Return the commands that train a run again, in the folder runs, and score its `grids`.
 
     If the run started from another run's weights, the other run is looked up below `root` and
     trained first. Returns [] if the other run or a preset is unknown here.
@@ -97,7 +99,7 @@ def _training_lines(root: Path, record: RunRecord) -> list[list[str]]:
         except (Failure, UsageError):  # the other run or the encoding's file is missing
             return []
         expected = (origin.encoding, origin.seed, origin.config_sha256, origin.steps)
-        # A folder may hold a run other than its name says.
+        # A folder may hold a run other than the one that its name says.
         if (source.encoding, source.seed, source.config.sha256, source.total_steps) == expected:
             lines = _training_lines(root, source)
         if not lines:
@@ -146,7 +148,7 @@ def how_to_restore_weights(run: Run) -> str:
 
 
 def other_run_roots(root: Path) -> str:
-    """Name folders with runs, for a message that `root` has none: above `root`, or of sweeps."""
+    """Name folders with runs, above or below `root`, for a message that `root` has none."""
     if next(root.glob("*/seed-*/run.json"), None) is not None:
         above = root / ".." if root.name in ("", "..") else root.parent
         return f"; {root} is the folder of one preset: name the one above it, --runs {above}"

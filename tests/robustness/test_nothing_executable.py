@@ -64,7 +64,7 @@ def test_a_run_brings_no_code(world: Path, recorded: bool, path: str) -> None:
         result = call(*command)
         assert not Path("sprung").exists(), command
         assert "Traceback" not in result.err, result.err
-    assert "nothing of it is run" in call("score", RUN, "--fresh").err
+    assert "never executed" in call("score", RUN, "--fresh").err
     edit(RUN / "grid.json", encoding=name)
     assert call("leaderboard", "--costs").code == 0 and not Path("sprung").exists()
 
