@@ -1,7 +1,7 @@
 """Plan the jobs of runs (generate, train, score), tell which are done, and run them in order.
 
-A job is one call of a tape-arith command. It can be repeated: it resumes where it stopped, and does
-nothing if it is done. Only the files of its run decide whether it is done, whichever process wrote
+A job is one call of a tape-arith command. A repeated job resumes where it stopped, and does nothing
+if it is done. Only the files of its run decide whether it is done, whichever process wrote
 them. Never imports torch.
 """
 
@@ -78,7 +78,7 @@ class Job:
         raise NotImplementedError
 
     def progress(self) -> Progress:
-        """Read from files how far the job is. Raises Failure if one is corrupt."""
+        """Read from files how far the job is. Raises Failure if a file is corrupt."""
         raise NotImplementedError
 
     def done(self) -> bool:
@@ -310,8 +310,8 @@ def plan(
 def done_jobs(jobs: Sequence[Job]) -> set[str]:
     """Return the ids of the jobs that need not run.
 
-    A job need not run if its files are there, or if all jobs that depend on it are done: a scored
-    run needs no weights.
+    A job need not run if its files are there, or if all jobs that depend on it are done, because a
+    scored run needs no weights.
     """
     done: set[str] = set()
     dependents: dict[str, list[str]] = {job.id: [] for job in jobs}
@@ -330,7 +330,7 @@ def done_jobs(jobs: Sequence[Job]) -> set[str]:
 
 @dataclass
 class Outcome:
-    """The result of jobs: which failed, whether any other is left to do, and the files written."""
+    """The result of jobs: which failed, whether any are left to do, and the written files."""
 
     failed: list[JobEnd] = field(default_factory=list)
     left: bool = False
@@ -351,7 +351,7 @@ def run_jobs(
     stopper: Stopper,
     failed: Callable[[JobEnd], None] = lambda end: None,
 ) -> Outcome:
-    """Run the jobs that are not done, each after those it depends on, never two on one folder.
+    """Run the jobs that are not done: each after those it depends on, never two on one folder.
 
     A job that fails is passed to `failed` and does not stop the others. A job that was preempted,
     or whose folder another process has locked, is tried again.
@@ -386,7 +386,7 @@ def run_jobs(
             del running[end.job.id]
             if isinstance(end.job, ScoreJob):
                 say_result(end.job)
-            # Besides the exit code, the job's files must say that it is done.
+            # The exit code is not enough: the job's files must say that it is done.
             if end.code == EXIT_DONE and end.job.done():
                 done.add(end.job.id)
             elif end.code == EXIT_AGAIN and not stopper():
@@ -402,7 +402,7 @@ def run_jobs(
                 outcome.failed.append(end)
                 failed(end)
     hopeless = {end.job.id for end in outcome.failed}
-    for job in jobs:  # ordered: each follows those it depends on
+    for job in jobs:  # each follows the jobs that it depends on
         if not hopeless.isdisjoint(job.depends):
             hopeless.add(job.id)
     outcome.left |= any(job.id not in hopeless for job in waiting)

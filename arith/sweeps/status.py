@@ -23,7 +23,7 @@ class Row:
     """One job of a sweep, or one run.
 
     step, steps  finished and planned steps of training, or blocks of a grid
-    reason       why the job failed, or which failed job blocks it
+    reason       why the job failed, or which failed job it depends on
     where        the place of the job on a remote engine: "slurm: running on n1"
     """
 
@@ -51,7 +51,7 @@ def status(folder: Path) -> list[Row]:
 
 
 def is_active(rows: Sequence[Row]) -> bool:
-    """Tell whether a job runs, or waits for no failed job."""
+    """Tell whether a job runs, or waits for a job that did not fail."""
     return any(
         row.state == "running" or (row.state == "waiting" and not row.reason) for row in rows
     )
