@@ -1,4 +1,4 @@
-"""Compare scored runs: frames, figures, a page; study what goes on inside trained runs."""
+"""Compare scored runs in frames, figures and a page; study trained runs from inside."""
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -32,8 +32,8 @@ def load_grids(
 ) -> pd.DataFrame:
     """Return the cells of every scored run below `runs`, one row per run and cell.
 
-    The columns are those of `Grid.to_frame`. Runs of different budgets are all included; a grid
-    that is scored in part is left out.
+    The columns are those of `Grid.to_frame`. Runs of all budgets are included; an
+    incomplete grid is left out.
     """
     selection = _selection(runs, pe, preset, split, max_digits)
     grids = [grid for grid in selection.grids() if grid.complete]
@@ -65,9 +65,9 @@ def heatmap(
     are left out and named on stderr; UsageError is raised instead if `pe` names them.
 
     seed      the seed to show instead of the mean
-    sort      whether the best out of distribution stands first, as it always does for "all"
+    sort      whether the best out of distribution is first, as it always is for "all"
     labels    texts to print instead of names, as in {"mine.py:Mine": "Ours"}
-    width     width of the figure in inches, as of a paper's column
+    width     width of the figure in inches, such as that of a paper's column
     columns   number of panels in a row; None for as many as fit
     caption   whether to write a caption below the legend
     """
@@ -79,7 +79,7 @@ def heatmap(
         selection = _selection(runs, pe, preset, split, max_digits)
         return draw(selection, seed=seed, sort=sort, labels=labels, **looks)[0]
     if len(grids) < len(pe):
-        raise UsageError("a heatmap is of grids or of names, not of both")
+        raise UsageError("a heatmap takes grids or names, not both")
     panels = panels_of(grids)
     if seed is not None:
         panels = [panel.only(seed) for panel in panels]
@@ -99,9 +99,9 @@ def leaderboard(
 ) -> pd.DataFrame:
     """Return the leaderboard, one row per encoding in its order, with the numbers of `--csv`.
 
-    Ranks and tests are computed among all scored encodings, whichever `pe` selects.
+    `pe` selects rows; ranks and tests are those of all scored encodings.
 
-    task   a task, whose runs alone are ranked
+    task   rank only the runs of this task
     costs  whether to add parameters, FLOPs, loss and speed of training
     """
     selection = _selection(runs, pe, preset, split, max_digits, task)
@@ -118,7 +118,7 @@ def tasks(
 ) -> pd.DataFrame:
     """Return one row per encoding and task, with its rank there and its mean rank.
 
-    names  tasks and presets, each ranked by itself
+    names  tasks or presets, each ranked by itself
     """
     selection = _selection(runs, pe, None, split, max_digits)
     return pd.DataFrame(across_tasks(selection, _joined(names)).numbers())

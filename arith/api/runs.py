@@ -46,14 +46,14 @@ if TYPE_CHECKING:
 class Run(runs_on_disk.Run):
     """A run at a path. `record()` is its recipe, `state()` tells how far it is.
 
-    Raises UsageError if there is none.
+    Raises UsageError if the path has no run.
     """
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "path", find.existing_run(Path(self.path)).path)
 
     def to_frame(self) -> "pd.DataFrame":
-        """Return the metrics of training, a row every few steps, without the nested values."""
+        """Return the metrics of training, one row every few steps, without nested values."""
         import pandas as pd
 
         frame = pd.DataFrame(self.metrics())
@@ -145,7 +145,7 @@ def find_run(
     preset: str | None = None,
     seed: int | None = None,
 ) -> tuple[Run, str | None]:
-    """Return the run in the folder `target`, or of the encoding `target` and its extrapolation.
+    """Return the run in the folder `target`, or that of the encoding `target`; its extrapolation.
 
     Raises UsageError unless exactly one run below `runs` matches.
     """
@@ -182,7 +182,7 @@ def generate(
     settings: Mapping[str, Any] | None = None,
     **more: Any,
 ) -> Path:
-    """Write the training problems of a preset, the same for any workers; return their place.
+    """Write the training problems of a preset, the same for any workers; return their path.
 
     count    number of problems; None for the preset's
     form     "tokens" (a folder), "text" or "parquet" (a file)
@@ -207,7 +207,7 @@ def generate(
 
 
 def verify(dataset: str | Path) -> str:
-    """Check every hash of a dataset; return what is right. Raises Failure if one is wrong."""
+    """Check every hash of a dataset; return a summary. Raises Failure if a hash is wrong."""
     from tape_arith.arith.data import dataset as datasets
 
     manifest = datasets.verify(Path(dataset))
@@ -235,10 +235,10 @@ def train(
     preset           a preset of `tape-arith list`; None chooses one that suits this machine
     task             a task of `tape-arith list`; None for the preset's
     runs             the folder of runs
-    init_from        a finished run whose weights this one starts from, by default with its preset,
+    init_from        a finished run from whose weights this one starts, by default with its preset,
                      settings and seed
     only_positional  with `init_from`: whether to train the encoding's own parameters alone
-    options          what changes numbers by rounding at most
+    options          options that change numbers by rounding at most
     fresh            whether to delete an earlier run first
     settings, more   values that replace the preset's, as in steps=60
     """
@@ -279,7 +279,7 @@ def run(
     settings: Mapping[str, Any] | None = None,
     **more: Any,
 ) -> "Outcome":
-    """Generate, train and score encodings and draw their heatmap, as far as it is not done.
+    """Generate, train and score encodings and draw their heatmap; skip what is done.
 
     slots   number of jobs at once; None chooses it
     engine  where jobs run: "local", "ray" or "slurm:partition=gpu"
@@ -304,7 +304,7 @@ def plan_sweep(
     engine: str = "local",
     options: TrainOptions = DEFAULTS,
 ) -> "PlannedSweep":
-    """Plan a bundled sweep or that of a file. `costs()` of it estimates, `run(stopper)` runs it."""
+    """Plan a bundled sweep or that of a file; `costs()` estimates it, `run(stopper)` runs it."""
     from tape_arith.arith.sweeps import run_sweep
     from tape_arith.arith.sweeps.sweep import load_sweep
 
@@ -353,9 +353,9 @@ def _parsed(extrapolation: str | None) -> NamePart | None:
 
 @contextmanager
 def _first_process(options: TrainOptions, stop: Stopper) -> Iterator["ProcessGroup"]:
-    """Yield the processes of `torchrun` to the first of them, which trains, prints and returns.
+    """Yield the processes of `torchrun` to the first one, which trains, prints and returns.
 
-    The others help it and exit.
+    The others train along and exit.
     """
     from tape_arith.arith.training.distributed import process_group
     from tape_arith.arith.training.session import train_as_worker
@@ -372,10 +372,12 @@ def _first_process(options: TrainOptions, stop: Stopper) -> Iterator["ProcessGro
 def _stopping(given: Stopper | None) -> Iterator[Stopper]:
     """Let Ctrl-C or a notebook's stop button save and end the work after the current step.
 
-    A command gives a stopper that handles signals already.
+    A command's stopper handles signals already.
     """
     stopper = given or Stopper()
-    if given is not None or current_thread() is not main_thread():  # only that gets signals
+    if (
+        given is not None or current_thread() is not main_thread()
+    ):  # only the main thread gets signals
         yield stopper
         return
     with stopper.handling_signals():

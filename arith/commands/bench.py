@@ -40,7 +40,7 @@ def command(
     out: Annotated[Path | None, typer.Option(help="Write the numbers to this JSON file.")] = None,
     seconds: Annotated[float, typer.Option(min=1.0, help="Approximate time per stage.")] = 60.0,
     quick: Annotated[
-        bool, typer.Option("--quick", help="Every line at its smallest size, as a check only.")
+        bool, typer.Option("--quick", help="Measure everything at its smallest size, as a check.")
     ] = False,
     threads: option.Threads = None,
 ) -> None:

@@ -21,7 +21,7 @@ def command(
     """Draw loss, exact match and measures of the state over the steps of training.
 
     `--pe all` draws every run of the preset that was trained like the others, and names the rest.
-    The figure is next to the runs unless --figure names a file; with --json it is drawn only then.
+    Without --figure, the file is written next to the runs; with --json, only --figure draws.
     """
     from tape_arith.arith.compare.curves import figure_path, study, to_json
     from tape_arith.arith.compare.labels import display_names, read_labels

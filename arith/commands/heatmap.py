@@ -31,7 +31,7 @@ def command(
 
     A task of one length, such as copy, gives one line per encoding, with the interval over seeds.
 
-    Without --figure the file is next to the runs.
+    Without --figure, the file is written next to the runs.
 
     `--pe all` draws every scored encoding: task-agnostic by mean out of distribution, then
     task-structured, then not converged.

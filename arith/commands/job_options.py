@@ -1,4 +1,4 @@
-"""Parse options, stop and exit alike in every command."""
+"""Parse options, stop and exit, in the same way for every command."""
 
 import re
 import sys
@@ -39,7 +39,7 @@ def whole_numbers(option: str, text: str) -> list[int]:
 
 
 def stopper_for(time_limit: str | None, threads: int | None = None) -> Stopper:
-    """Return a Stopper with this time limit, in a process set up to compute with `threads`.
+    """Return a Stopper with this time limit; set up this process to compute with `threads`.
 
     Raises UsageError if the limit is not a duration.
     """
@@ -54,7 +54,7 @@ def stopper_for(time_limit: str | None, threads: int | None = None) -> Stopper:
 
 
 def use_threads(threads: int | None) -> None:
-    """Set up this process to compute with so many CPU threads; None: as many as torch takes."""
+    """Set up this process to compute with `threads` CPU threads; None: as many as torch chooses."""
     from tape_arith.models.hardware import configure_process
 
     configure_process(threads)

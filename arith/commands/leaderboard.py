@@ -34,7 +34,7 @@ def command(
 
     --task selects the runs of one task. --pe selects rows; ranks and tests are those of all
     encodings. Runs of another budget or evaluation set are left out and named. The table goes to
-    stdout, in a terminal with the columns that fit; with --out or --figure only the paths of the
+    stdout; a terminal shows the columns that fit. With --out or --figure, only the paths of the
     files are printed.
     """
     from tape_arith.arith.compare.leaderboard import build_board

@@ -1,4 +1,4 @@
-"""Declare the options that several commands share, so that a name has one meaning.
+"""Declare the options that several commands share, so that each name has one meaning.
 
 --pe       encodings, or the encoding to train  --runs    the folder of runs
 --preset   a recipe; --set changes it           --out     the file or folder that a command writes
@@ -80,7 +80,7 @@ complete_sweep = _complete_among(_sweep_names)
 
 
 def _known_backend(name: str) -> str:
-    if name != "auto":  # the default: nothing to import
+    if name != "auto":  # the default needs no import
         from tape_arith.models.backends import known_backend
 
         known_backend(name)
@@ -174,7 +174,7 @@ Split = Annotated[
 ]
 MaxDigits = Annotated[
     int | None,
-    typer.Option(min=1, help="The most digits of a problem (default: tested_digits)."),
+    typer.Option(min=1, help="Digits of the longest operands (default: tested_digits)."),
 ]
 Problems = Annotated[
     int | None, typer.Option(min=1, help="Number of problems of the evaluation set to measure.")
@@ -265,15 +265,15 @@ Slots = Annotated[
     int | None,
     typer.Option(
         min=1,
-        help="Number of parallel jobs, in subprocesses if more than one (default: one per GPU, or "
-        "per core if their size suits a core; on other engines their own limit).",
+        help="Number of parallel jobs; more than one run as subprocesses (default: one per GPU, or "
+        "one per core if their size suits a core; other engines have limits of their own).",
     ),
 ]
 Engine = Annotated[
     str,
     typer.Option(
         metavar="NAME[:KEY=VALUE...]",
-        help="Where jobs run: local, ray or slurm, such as slurm:partition=gpu:throttle=8.",
+        help="Where jobs run: local, ray or slurm, as in slurm:partition=gpu:throttle=8.",
         autocompletion=_complete_among(lambda: known_names("engine")),
     ),
 ]

@@ -34,7 +34,7 @@ def command(
     slots: option.Slots = None,
     engine: option.Engine = "local",
 ) -> None:
-    """Generate, train, score and draw; nothing finished is done again."""
+    """Generate, train, score and draw; what is finished is not repeated."""
     stopper = stopper_for(time_limit, threads)
     from tape_arith.arith.api import runs as api
 

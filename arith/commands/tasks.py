@@ -32,7 +32,7 @@ def command(
     width: option.Width = None,
     no_caption: option.NoCaption = False,
 ) -> None:
-    """Compare encodings by tasks: means out of distribution, ranks in each task and their mean."""
+    """Compare encodings across tasks: means out of distribution, ranks in each task, mean rank."""
     from tape_arith.arith.compare.across_tasks import across_tasks
     from tape_arith.arith.compare.selection import Selection
     from tape_arith.arith.compare.task_table import FORMATS
