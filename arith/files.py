@@ -25,11 +25,10 @@ from tape_arith.arith.errors import Corrupt, Failure
 from tape_arith.arith.machine import host_id, is_alive
 
 # A grid of 700 digits and the metrics of 500,000 steps are smaller. Parsing JSON takes up to 35
-# times the size of the file in memory, here 1.2 GB.
+# times the size of the file in memory: 1.2 GB at this limit.
 _MOST_BYTES = 32 * 2**20
 # The time to parse nested tables grows with the square of their depth.
 _MOST_TOML_BYTES = 20_000
-
 
 _calls = itertools.count()
 
@@ -41,10 +40,10 @@ _calls = itertools.count()
 def atomic(path: Path) -> Iterator[Path]:
     """Yield a temporary file that replaces `path` when the block ends without an error.
 
-    First removes the temporary files of killed writers of `path`. Raises Failure, naming `path`, if
-    writing fails or if `path` is something else than a file, and leaves no partial file.
+    First removes what killed writers of `path` left. Raises Failure, naming `path`, if writing
+    fails or `path` is not a regular file; then no partial file is left.
     """
-    temporary = temporary_beside(path)
+    temporary = temporary_path(path)
     _check_replaceable(path)
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -78,7 +77,7 @@ def _check_replaceable(path: Path) -> None:
         raise Failure(f"cannot write {path}: it is {kind}")
 
 
-def temporary_beside(path: Path) -> Path:
+def temporary_path(path: Path) -> Path:
     """Return a path next to `path`, unique to this call, that names host and process id."""
     return path.with_name(f".{path.name}.{_host()}-{os.getpid()}-{next(_calls)}.partial")
 
@@ -145,7 +144,7 @@ def open_file(path: Path) -> Iterator[BufferedReader]:
     Raises Failure, naming the file, also for an error inside the block.
     """
     try:
-        # open() would wait for ever for the writer of a named pipe.
+        # A plain open() waits forever for the writer of a named pipe.
         descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
         if not stat.S_ISREG(os.fstat(descriptor).st_mode):
             os.close(descriptor)

@@ -2,8 +2,8 @@
 
 A thread of the holder refreshes the lease. When the holder has died, a process on its machine takes
 the lease at once, a process on another machine after LEASE seconds without a refresh. A holder that
-is suspended for so long may lose the lease while it is alive; `check_lock` then raises an error
-before its next write. Never imports torch.
+is suspended for so long may lose the lease while it is alive; then `check_lock` raises an error
+before its next write.
 """
 
 import socket

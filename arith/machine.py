@@ -61,14 +61,14 @@ def usable_cores() -> float:
 
 
 def available_memory() -> int | None:
-    """Return the bytes that system and cgroup still grant this process; None if unknown."""
+    """Return the bytes that the system and cgroup still grant this process; None if unknown."""
     try:
         available = 1024 * int(_field(_MEMINFO, "MemAvailable:"))
     except (OSError, ValueError, KeyError):  # not Linux
         return None
     try:
         limit, used = (int((_CGROUP / f"memory.{name}").read_text()) for name in ("max", "current"))
-        # The cache of files counts as used, but gives way.
+        # The cache of files counts as used, but can be freed.
         return min(available, limit - used + int(_field(_CGROUP / "memory.stat", "inactive_file")))
     except (OSError, ValueError, KeyError):  # "max": no limit
         return available

@@ -36,7 +36,7 @@ def install_handler(handler: Callable[[int, FrameType | None], Any]) -> dict[sig
 
 
 class Stopper:
-    """Tells, when called, whether to stop; `signal` holds the first stop signal."""
+    """Tells, when called, whether to stop; `signal` is the first stop signal."""
 
     def __init__(self, time_limit: float | None = None) -> None:
         self.deadline = None if time_limit is None else time.monotonic() + time_limit
@@ -58,15 +58,16 @@ class Stopper:
 
     @contextmanager
     def handling_signals(self) -> Iterator[None]:
-        """Treat the first of _STOP_SIGNALS as a request to stop after the current step.
+        """Treat _STOP_SIGNALS as requests to stop after the current step.
 
-        A second Ctrl-C ends the process as usual. Other signals are ignored when repeated, because
-        Slurm sends SIGTERM at both ends of a grace period, and to every process of a job.
+        A second Ctrl-C ends the process as usual. Other signals may be repeated, because Slurm
+        sends SIGTERM at both ends of a grace period, and to every process of a job.
         """
 
         def note(number: int, frame: FrameType | None) -> None:
             self.signal = self.signal or number
-            signal.signal(signal.SIGINT, before[signal.SIGINT])
+            if number == signal.SIGINT:
+                signal.signal(signal.SIGINT, before[signal.SIGINT])
 
         before = install_handler(note)
         try:

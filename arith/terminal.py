@@ -14,7 +14,7 @@ from contextlib import contextmanager
 from typing import Any
 
 _SECONDS_BETWEEN_LINES = 30.0
-_STDOUT, _STDERR = 1, 2
+_STDERR = 2
 
 # Control characters except tab and line feed, invisible characters and those that change the
 # direction of text, and lone surrogates, which cannot be encoded.

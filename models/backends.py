@@ -1,4 +1,4 @@
-"""Ways to compute attention beside the reference `attention.Eager`, and the choice among them."""
+"""Compute attention in other ways than the reference `attention.Eager`, and choose among them."""
 
 import os
 from collections.abc import Callable
@@ -19,7 +19,7 @@ from tape_arith.models.sequences import Sequences
 
 
 class SDPA(Backend):
-    """torch's kernels, of which it chooses one, for padded rows, a bias and wider values."""
+    """torch's kernels, one of its choice, for padded rows, a bias and wider values."""
 
     name = "sdpa"
 

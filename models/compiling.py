@@ -1,4 +1,4 @@
-"""Compile a decoder's blocks with torch.compile, and tell what that lacks or needs anew."""
+"""Compile a decoder's blocks with torch.compile; tell what it lacks and when it compiles anew."""
 
 import inspect
 import logging
@@ -17,9 +17,9 @@ from tape_arith.models.errors import UsageError
 from tape_arith.models.hardware import Hardware
 
 MOST_GRAPHS = 32
-"""Most compiled graphs of a decoder whose blocks share them: the first block, the last and those
-between need one each in training and in scoring, and again for new shapes. Past torch's own limit
-of 8, a function silently runs uncompiled."""
+"""Most compiled graphs of a decoder whose blocks share them: the first block, the last and the
+others need one each in training and in scoring, and again for new shapes. Past torch's own limit of
+8, a function silently runs uncompiled."""
 
 ISOLATES = "isolate_recompiles" in inspect.signature(torch.compile).parameters
 """True if this torch can keep each block's graphs apart, which threads on a CPU need."""
@@ -29,8 +29,8 @@ CPU_OPTIONS: dict[str, Any] = {
     "options": {
         # Runs a graph as one C++ call, so that other threads can run at the same time.
         "cpp_wrapper": True,
-        # One thread in generated loops, as in all that is done for a group of rows: so bits do not
-        # depend on the number of threads. The default is torch's number at the time of compiling.
+        # Generated loops use one thread, so that no bit depends on the number of threads. The
+        # default is torch's number at the time of compiling.
         "cpp.threads": 1,
         # Caches traced graphs on disk although blocks leave autocast for a while. This is safe
         # because autocast's arguments are part of the graph and so of the cache key; a default type

@@ -1,20 +1,20 @@
 """A decoder-only transformer in which nothing but the positional encoding varies.
 
 RMSNorm, gated GELU, no biases, no dropout, untied output in float32. `norm` says where the norms
-stand. N is the number of applied layers, num_layers x loops:
+are. N is the number of applied layers, num_layers x loops:
 
     pre       x + f(norm(x)), and a norm before the output; f's last matrix starts narrower by
               (2N)^-1/2 (Radford et al. 2019)
     post      norm(x + f(x)), as in the original Transformer (Vaswani et al. 2017, 1706.03762)
     deepnorm  norm(alpha x + f(x)), alpha = (2N)^1/4; the matrices of v, of the attention's output
               and of the MLP start narrower by beta = (8N)^-1/4 (Wang et al. 2022, 2203.00555, for
-              decoders; it scales Xavier's weights so, we those of our recipe)
+              decoders; it scales Xavier's weights, we scale those of our recipe)
 
 The authors' code of TAPE (zhuconv/arithmetic) and that of McLeish et al. (mcleish7/arithmetic) take
 `post` with alpha = 1, but start from Xavier's weights narrowed by that beta. They have LayerNorm.
 
 Looped decoders are those of McLeish et al. 2024, 2405.17399: the layers are applied `loops` times
-with the same weights. An encoding's state goes on from loop to loop. `input_injection` adds the
+with the same weights. An encoding's state continues from loop to loop. `input_injection` adds the
 embedded input x0 at the start of each further loop. Theirs ("add" in their code) adds x0,
 normalized, at the start of each; the first starts from N(0, 0.02), where ours starts from x0. Every
 loop has its gradient; they train on a random number of loops.
@@ -161,7 +161,7 @@ class Decoder(nn.Module):
         return self.pe.needs._replace(width=self.config.head_dim)
 
     def initialize(self, generator: torch.Generator) -> None:
-        """Draw weights from N(0, 0.02), some of them narrower as `norm` asks.
+        """Draw weights from N(0, 0.02), some narrower, as `norm` asks.
 
         The encoding initialized its own parameters when it was built.
         """

@@ -1,4 +1,4 @@
-"""Errors that a person reads: one line that says what is wrong, what is right, and what to do."""
+"""Errors for people: one line that says what is wrong, what is right, and what to do."""
 
 from collections.abc import Iterable
 from difflib import get_close_matches
@@ -8,15 +8,15 @@ _LONGEST = 80
 
 
 class UsageError(ValueError):
-    """A request that cannot be met as it was made (exit code 2)."""
+    """A request that cannot be met (exit code 2)."""
 
 
 class UndefinedEncoding(UsageError):
-    """An encoding that is not defined for problems as the task writes them; says what it needs."""
+    """An encoding that is not defined for problems as the task writes them."""
 
 
 def unknown(kind: str, name: str, known: Iterable[str]) -> UsageError:
-    """Make the error for a `name` that no `kind` ("encoding", "preset", ...) has.
+    """Make the error for a `name` that is none of a `kind` ("encoding", "preset", ...).
 
     >>> str(unknown("encoding", "fier", ["rope", "fire"]))
     "unknown encoding 'fier': did you mean 'fire'? Known: fire, rope"

@@ -56,8 +56,8 @@ class Hardware:
 
         With `first_alone` the other items start after the first is done. An item gets one thread,
         since models that suit a CPU have operations too small to share: two threads in one product
-        gain a fifth and, beside another process, lose a factor of fifty waiting for each other. The
-        result is also independent of the number of threads.
+        gain a fifth, but next to another process they wait for each other and lose a factor of
+        fifty. The result is also independent of the number of threads.
         """
         if self.device != "cpu" or self.threads == 1:
             return map(function, items)

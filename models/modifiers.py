@@ -22,7 +22,7 @@ class PosAug(PositionalEncoding):
 
     The key of the sequence, or of the step, draws alpha, and joined encodings share it. In training
     an index is then a real number of up to a (L0 - 1), so encodings that look up their index in a
-    table refuse it. With a fixed a, training knows nothing of the tested length.
+    table refuse it. A fixed a keeps the tested length out of training.
 
     a    the largest alpha, more than 1
     per  one alpha per sequence, or one per step for its whole batch, as in the paper

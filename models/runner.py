@@ -1,4 +1,4 @@
-"""Run a decoder on some hardware: by an attention backend, in its precision, compiled or not."""
+"""Run a decoder on hardware: with an attention backend, in its precision, compiled or not."""
 
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
@@ -15,7 +15,7 @@ from tape_arith.models.sequences import Sequences
 
 
 class Runner:
-    """A decoder on its hardware. Others may run the same decoder, which knows none of them.
+    """A decoder on its hardware. Several runners may share a decoder.
 
     hardware  with the name of the backend that was chosen
     packs     whether sequences may come packed end to end
@@ -52,7 +52,7 @@ class Runner:
         return logits
 
     def on(self, hardware: Hardware) -> "Runner":
-        """Return a runner of the same decoder on other terms, as in float32."""
+        """Return a runner of the same decoder on other hardware, as in float32."""
         return Runner(self.decoder, hardware, self.compiled)
 
     def map(self, function: Callable[[Item], Result], items: Iterable[Item]) -> Iterator[Result]:

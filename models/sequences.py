@@ -1,4 +1,4 @@
-"""A batch as every hook of an encoding sees it, and random numbers from its sequences' keys.
+"""Hold a batch as an encoding's hooks see it; draw random numbers from its sequences' keys.
 
 Legend: B batch, T tokens, H heads, n sequences, L the longest sequence.
 """
@@ -35,7 +35,7 @@ class Sequences:
                   (packed: [n, H, longest, longest], with values of other sequences past an end)
     bound         upper bound of all final_length, a plain number like `longest`; 0 if unknown
     layer         the current block, counted through all loops; the decoder sets it for `watch`
-    last          whether a looped block is applied for the last time; nobody reads its state then
+    last          whether a looped block is applied for the last time; its state is then not read
     starts        int32 [n + 1]  start of each packed sequence, then T; None if rows are padded
     longest       upper bound of the lengths of packed sequences; a plain number, so that nothing
                   waits for the device

@@ -1,9 +1,12 @@
 """The command line: the card's three lines, one line for each error, and what is imported."""
 
+import io
 import os
 import shlex
 import subprocess
 import sys
+import tomllib
+from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
@@ -11,9 +14,12 @@ import pytest
 import torch
 import typer
 
+import tape_arith
 from tape_arith import cli
 from tape_arith.arith.decoders import cost
 from tape_arith.arith.machine import own_version
+from tape_arith.arith.runs.config import Config
+from tape_arith.arith.terminal import protect_streams
 from tape_arith.models.hardware import Hardware
 from tests.helpers.tiny_runs import contents, done, refused, settings
 
@@ -49,19 +55,12 @@ def test_the_preset_of_a_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
     assert cost.default_preset() == ("paper-40", "preset paper-40: there is a GPU (Some GPU)")
 
 
-REFUSED = {
-    "tapee": "unknown encoding 'tapee': did you mean 'tape'?",
-    "tape:wdth=3": "unknown option of tape 'wdth': did you mean 'width'?",
-    "rand-rope:l_max=3": "l_max=3 is less than the longest tested sequence",
-    "tape+rope": "rope and tape each define attention",
-    "nope+yarn": "NoPE has none",
-}
-
-
-@pytest.mark.parametrize("pe", REFUSED)
-def test_encodings_that_are_refused(here: Path, pe: str) -> None:
-    assert REFUSED[pe] in refused("run", "--pe", f"rope,{pe}", *settings())
-    assert contents(here) == {}  # before anything is made or trained
+@pytest.mark.parametrize(
+    ("pe", "message"), [("rand-rope:l_max=3", "longest tested"), ("nope+yarn", "NoPE has none")]
+)
+def test_encodings_are_refused_before_anything_is_made(here: Path, pe: str, message: str) -> None:
+    assert message in refused("run", "--pe", f"rope,{pe}", *settings())
+    assert contents(here) == {}
 
 
 @pytest.mark.parametrize(
@@ -72,30 +71,19 @@ def test_encodings_that_are_refused(here: Path, pe: str) -> None:
         (("train",), "--pe"),
         (("train", "runs/x", "--pe", "rope"), "leave out --pe, or RUN"),
         (("train", "--pe", "tape,rope"), "tape-arith run --pe tape,rope"),
-        (("train", "--pe", "rope", "--time-limit", "soon"), "90s, 25m, 3h or 1:30:00, not 'soon'"),
-        (("train", "--pe", "rope", "--time-limit", "1:75:00"), "or 1:30:00, not '1:75:00'"),
+        (("train", "--pe", "rope", "--time-limit", "soon"), "not 'soon'"),
         (("list", "--runs", "a", "--runs", "b"), "--runs takes one value and is given twice"),
-        (("train", "--pe", "rope", "--pe", "fire"), "--pe takes one value and is given twice"),
         (("run", "--pe", "rope", "--seeds", "4-0"), "4-0 counts down: write 0-4"),
         (("run", "--pe", "rope", "--seeds", "0-99999999"), "--seeds takes numbers up to"),
-        (("train", "--pe", "rope", "--preset", "minni"), "did you mean 'mini'?"),
-        (("train", "--pe", "rope", "--preset", "mini", "--task", "additon"), "'addition'"),
+        (("run", "--pe", "rope", "--seeds", "1" * 5_000), "takes numbers up to"),
+        (("run", "--pe", "rope", "--seeds", "a,b"), "as in 0,1,2 or 0-2, not 'a,b'"),
         (("train", "--pe", "rope", "--threads", "100000"), "--threads"),
-        (
-            ("train", "runs/x", "--set", "steps=8"),
-            "RUN continues with the settings in its run.json",
-        ),
+        (("train", "runs/x", "--set", "steps=8"), "RUN continues"),
         (("train", "runs/x"), "runs/x holds no run"),
         (("train", "rope"), "write --pe rope to train an encoding"),
-        (("run", "--pe", "rope", "--seeds", "a,b"), "as in 0,1,2 or 0-2, not 'a,b'"),
-        (
-            ("run", "--pe", "rope", "--seeds", "1" * 5_000),
-            "takes numbers up to 9223372036854775807",
-        ),
         (("score", "runs/x", "--backend", "flash"), "did you mean 'flash-attn'?"),
         (("score", "runs/x", "--max-digits", "0"), "--max-digits"),
         (("score", "runs/\udcff"), "runs/\\xff is not UTF-8"),
-        (("heatmap", "--compare", "fier"), "did you mean 'fire'?"),
         (("leaderboard", "--runs", __file__), "--runs"),
         (("generate", "--count", "9" * 23), "--count"),
         (("generate", "--verify", "x", "--count", "3"), "--verify DIR only checks"),
@@ -110,36 +98,19 @@ def test_usage_that_is_refused(here: Path, command: tuple[str, ...], message: st
 HINTS = {
     "train --lr 1": "--set learning_rate=VALUE",
     "train --learning_rate=1": "--set learning_rate=VALUE",
-    "run --max-steps 1": "--set steps=VALUE",
-    "bench --batch-size 8": "--set batch_size=VALUE",
     "score x --lr 1": "`train --set learning_rate=VALUE`",
+    "sweep mini-all --lr 1": "[set] in a sweep file",
     "train --output_dir x": "--runs",
     "heatmap --output_dir x": "--figure",
     "leaderboard --output_dir x": "--out",
-    "train --encoding rope": "--pe",
     "curves --model rope": "--pe",
-    "score x --attention eager": "--backend",
     "run --data x": "--datasets",
-    "bench --json x": "--out",
-    "train --seeds 1": "--seed",
     "report --max_digits 3": "--max-digits",
     "study errors x --num-samples 3": "write --problems",
     "train --resume": "repeat the command",
     "sweep mini-all --set steps=3": "under [set]",
-    "sweep mini-all --seeds 3": "seeds = [0, 1, 2]",
-    "sweep mini-all --lr 1": "[set] in a sweep file",
-    "train --seq-len 16": "--set trained_digits=VALUE",
-    "train --do_eval": "`tape-arith score RUN`",
-    "train --bf16": "the hardware decides",
-    "train --eval_interval 9": "--no-curves",
-    "train --dropout 0": "--set changes",
-    "train --wandb_project x": "--track",
     "train --ckpt x": "--init-from",
     "score x --ckpt x": "the folder of a run",
-    "train --ddp": "torchrun",
-    "train --quiet": "2>/dev/null",
-    "leaderboard --output x": "--out",
-    "heatmap --figsize 5": "--width",
     "heatmap --format pdf": "the ending of the file in --figure",
 }
 
@@ -151,13 +122,17 @@ def test_other_spellings_are_told_the_right_one(line: str) -> None:
     assert f"has no {wrong}: " in message and HINTS[line] in message
 
 
-@pytest.mark.parametrize(
-    ("wrong", "right"),
-    [("eval", "score"), ("plot", "heatmap"), ("predict", "ask"), ("resume", "train RUN")],
-)
+@pytest.mark.parametrize(("wrong", "right"), [("eval", "score"), ("resume", "train RUN")])
 def test_other_names_of_commands_are_told_the_right_one(wrong: str, right: str) -> None:
     assert refused(wrong, "x").endswith(f": write tape-arith {right}")
-    assert right.split()[0] in COMMANDS
+
+
+def test_hints_name_what_there_is() -> None:
+    hints = tomllib.loads((ROOT / "arith/commands/hints.toml").read_text())
+    assert {right.split()[0] for right in hints["commands"]} <= COMMANDS.keys()
+    params = [param for command in COMMANDS.values() for param in command.params]
+    assert hints["options"].keys() <= {option for param in params for option in param.opts}
+    assert hints["settings"].keys() <= {field.name for field in fields(Config)}
 
 
 def test_an_option_has_one_meaning() -> None:
@@ -178,11 +153,15 @@ def test_a_stream_that_is_closed_goes_nowhere(here: Path) -> None:
     assert (here / "there" / "manifest.json").exists()
 
 
-def test_letters_that_an_encoding_lacks_are_written_as_numbers() -> None:
-    environment = {**os.environ, "PYTHONIOENCODING": "ascii", "PYTHONUTF8": "0"}
-    table = [*MODULE, "leaderboard", "--runs", str(ROOT / "results"), "--preset", "mini"]
-    told = subprocess.run(table, capture_output=True, check=True, env=environment).stdout
-    assert rb"\xb1" in told
+def test_letters_that_an_encoding_lacks_are_written_as_numbers(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    stream = io.BytesIO()
+    monkeypatch.setattr(sys, "stdout", io.TextIOWrapper(stream, encoding="ascii"))
+    monkeypatch.setattr(sys, "stderr", io.StringIO())
+    protect_streams()
+    print("0.5 \N{PLUS-MINUS SIGN} 0.1", flush=True)
+    assert stream.getvalue() == rb"0.5 \xb1 0.1" + b"\n"
 
 
 # In a process of its own: what the others imported is not in the way.
@@ -219,7 +198,7 @@ call("heatmap", "--compare", "rope,fire", *scored, "--out", "f.png", heavy=["tor
 
 def test_what_is_imported() -> None:
     """Help, listing, completion, generating and drawing start without torch."""
-    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+    environment = {**os.environ, "PYTHONPATH": str(Path(tape_arith.__file__).parents[1])}
     light = LIGHT.replace("RESULTS", repr(str(ROOT / "results")))
     result = subprocess.run(
         [sys.executable, "-c", light], env=environment, capture_output=True, text=True

@@ -6,24 +6,25 @@ Their code runs when a decoder or a problem is built, and never before.
 import json
 import os
 import re
+import runpy
 import shutil
-import subprocess
 import sys
 from collections.abc import Iterator
-from importlib.metadata import PathDistribution
+from contextlib import contextmanager
+from importlib import import_module
+from itertools import zip_longest
 from pathlib import Path
 
 import pytest
 
 import tape_arith
-import tape_arith.arith.tasks
-import tape_arith.models.encodings
 from tape_arith import models
 from tape_arith.arith.commands.option import complete_encoding
 from tape_arith.arith.registry import locate as locate_module
 from tape_arith.arith.registry.locate import _installed, locate
 from tape_arith.arith.registry.names import parse
 from tape_arith.arith.runs.run import Run
+from tape_arith.arith.tasks.load import load_task
 from tape_arith.models.errors import UsageError
 from tests.contracts.test_encoding import HEAD, SLIPS
 from tests.helpers.tiny_runs import done, refused, settings
@@ -88,12 +89,6 @@ class Repeat(TwoOperands):
     def answer(self, a: Digits, b: Digits) -> Digits:
         return a
 '''
-POINTS = """[tape_arith.encodings]
-their_own = theirs.inner.mine:Mine
-
-[tape_arith.tasks]
-their_task = theirs.inner.task:Repeat
-"""
 ROOT = Path(models.__file__).parents[1]
 README = (ROOT / "README.md").read_text(encoding="utf-8")
 MODELS_README = (ROOT / "models" / "README.md").read_text(encoding="utf-8")
@@ -118,11 +113,11 @@ def site(
 
 def clear_caches() -> None:
     _installed.cache_clear()
-    tape_arith.arith.tasks.load.load_task.cache_clear()
+    load_task.cache_clear()
 
 
-def install(site: Path, package: str, points: str, **files: str) -> None:
-    """As an installer would: the files of a package, its name and its entry points."""
+def install(site: Path, package: str, points: dict[str, dict[str, str]], **files: str) -> None:
+    """As an installer would: the files of a package, its name and its entry points by group."""
     inner = site / package / "inner"
     inner.mkdir(parents=True)
     for outer in (inner.parent, inner):
@@ -132,14 +127,19 @@ def install(site: Path, package: str, points: str, **files: str) -> None:
     info = site / f"{package}-1.2.dist-info"
     info.mkdir()
     (info / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {package}\nVersion: 1.2\n")
-    (info / "entry_points.txt").write_text(points)
-    assert PathDistribution(info).version == "1.2"
+    lines = [
+        f"[tape_arith.{group}]\n"
+        + "".join(f"{name} = {package}.inner.{place}\n" for name, place in names.items())
+        for group, names in points.items()
+    ]
+    (info / "entry_points.txt").write_text("".join(lines))
     clear_caches()
 
 
 @pytest.fixture
 def package(site: Path) -> Path:
-    install(site, "theirs", POINTS, mine=ENCODING, task=TASK)
+    points = {"encodings": {"their_own": "mine:Mine"}, "tasks": {"their_task": "task:Repeat"}}
+    install(site, "theirs", points, mine=ENCODING, task=TASK)
     return site
 
 
@@ -177,11 +177,9 @@ def test_a_package_is_trained_and_its_run_is_read_without_it(package: Path) -> N
 
 
 def test_a_name_cannot_be_two_things(site: Path) -> None:
-    points = "[tape_arith.encodings]\nrope = theirs.inner.mine\n"
-    points += "mine = theirs.inner.mine\n[tape_arith.tasks]\naddition = theirs.inner.task\n"
+    points = {"encodings": {"rope": "mine", "mine": "mine"}, "tasks": {"addition": "task"}}
     install(site, "theirs", points, mine=ENCODING, task=TASK)
-    others = "[tape_arith.encodings]\nmine = others.inner.mine\n"
-    install(site, "others", others, mine=ENCODING)
+    install(site, "others", {"encodings": {"mine": "mine"}}, mine=ENCODING)
     both = "is of models/encodings/rope.py and of package theirs 1.2 (theirs.inner.mine)"
     for command in (("check", "abacus+rope"), ("heatmap", "--compare", "fire,rope")):
         assert f"the encoding 'rope' {both}" in refused(*command)
@@ -194,16 +192,16 @@ def test_a_name_cannot_be_two_things(site: Path) -> None:
 
 
 def test_a_package_must_give_what_it_says(site: Path) -> None:
-    points = "[tape_arith.encodings]\nmine = theirs.inner.task\nraises = theirs.inner.raises\n"
-    points += "[tape_arith.tasks]\nnot-one = theirs.inner.mine\nno-symbol = theirs.inner.symbol\n"
-    points += "too-long = theirs.inner.width\n"
-    points = points.replace("mine =", "zz = theirs.inner.mine\ngone = theirs.inner.gone\nmine =", 1)
     files = {
+        "mine": ENCODING,
+        "task": TASK,
         "raises": f"import no_such_module\n{ENCODING}",
         "symbol": TASK.replace('"x"', '"%"').replace("48x5", "48%5"),
         "width": TASK.replace("lengths[:, 0]", "lengths[:, 0] * 0 + 1"),
     }
-    install(site, "theirs", points, mine=ENCODING, task=TASK, **files)
+    encodings = {"zz": "mine", "gone": "gone", "mine": "task", "raises": "raises"}
+    tasks = {"not-one": "mine", "no-symbol": "symbol", "too-long": "width"}
+    install(site, "theirs", {"encodings": encodings, "tasks": tasks}, **files)
     (line,) = (line for line in done("list").out.splitlines() if line.split()[:1] == ["gone"])
     assert line.endswith("(package theirs 1.2)") and str(parse("zz")) == "zz"
     for options, message in {
@@ -233,26 +231,27 @@ def test_a_file_on_disk(here: Path) -> None:
     assert "Mine has none" in refused("train", "--pe", "mine.py:Mine+yarn", *settings())
 
 
+SCALED = """from tape_arith.models.encodings.sinusoidal import Sinusoidal
+
+
+class Mine(Sinusoidal):
+    def __init__(self, setting, *, scale: float = 1.0):
+        super().__init__(setting)
+        self.scale = scale
+
+    def embed(self, x, index, seqs):
+        return super().embed(x, index, seqs) * self.scale
+"""
+
+
 def test_a_modifier_before_a_file_on_disk(here: Path) -> None:
-    text = ENCODING.replace("Mine(PositionalEncoding)", "Mine(Sinusoidal)")
-    text = text.replace(
-        "class Helper",
-        "from tape_arith.models.encodings.sinusoidal import Sinusoidal\n\n\nclass Helper",
-    )
-    text = text.replace(
-        "x + self.scale * self.table[index]", "super().embed(x, index, seqs) * self.scale"
-    )
-    text = text.replace(
-        "        self.table = nn.Parameter(torch.zeros(setting.max_length, setting.hidden_size))\n",
-        "",
-    )
-    Path("mine.py").write_text(text)
+    Path("mine.py").write_text(SCALED)
     assert "checks hold" in done("check", "aug-mine.py:Mine:a=4").out
     done("train", "--pe", "aug-mine.py:Mine:scale=2:a=4", *settings(steps=2))
     record = Run(Path("runs/mini/aug-mine.py@Mine@a=4@scale=2/seed-0")).record()
     assert record.sources == {"aug-mine.py:Mine": locate("encoding", "mine.py:Mine").sha256()}
     assert "| PosAug Mine (a=4, scale=2) |" in done("leaderboard").out
-    Path("mine.py").write_text(text.replace("how:", "per:").replace("how", "per"))
+    Path("mine.py").write_text(SCALED.replace("scale", "per"))
     message = "Mine and aug both have an option per: rename that of Mine"
     assert message in refused("check", "aug-mine.py:Mine")
 
@@ -316,66 +315,58 @@ def test_the_code_that_runs_is_the_code_that_was_hashed(
             locate("encoding", "mine.py:Mine").load()
 
 
-def test_an_encoding_in_one_file(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@contextmanager
+def added(kind: str, name: str, text: str) -> Iterator[Path]:
+    """A copy of the folder of encodings or tasks, in place of ours, with one file more."""
+    folder, place = locate_module.folder, Path(f"{kind}s").absolute()
+    package = f"tape_arith.{'models' if kind == 'encoding' else 'arith'}.{kind}s"
+    shutil.copytree(folder(kind), place)
+    (place / f"{name}.py").write_text(text)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(locate_module, "folder", lambda k: place if k == kind else folder(k))
+        patch.setattr(import_module(package), "__path__", [str(place)])
+        clear_caches()
+        yield place
+    clear_caches()
+    sys.modules.pop(f"{package}.{name}", None)
+
+
+def test_an_encoding_in_one_file(here: Path) -> None:
     """Added to the folder of encodings it is listed, trained, scored and drawn."""
-    encodings = here / "encodings"
-    shutil.copytree(locate_module.folder("encoding"), encodings)
-    folder = locate_module.folder
-    monkeypatch.setattr(
-        locate_module, "folder", lambda kind: encodings if kind == "encoding" else folder(kind)
-    )
-    monkeypatch.setattr(tape_arith.models.encodings, "__path__", [str(encodings)])
-    (encodings / "zz_test.py").write_text(ENCODING.replace("Mine", "ZzTest"))
-    try:
+    with added("encoding", "zz_test", ENCODING.replace("Mine", "ZzTest")) as encodings:
         done("run", "--pe", "zz_test:scale=2,rope", *settings(steps=2))
-    finally:
-        sys.modules.pop("tape_arith.models.encodings.zz_test", None)
-    run = Run(Path("runs/mini/zz-test@scale=2/seed-0"))
-    assert run.record().encoding == "zz-test:scale=2" and run.record().sources == {}
-    assert run.grid_file().exists() and Path("runs/mini/zz-test@scale=2-rope.png").exists()
-    (encodings / "zz_broken.py").write_text("class Zz(:\n")
-    for command in (("list",), ("train", "--pe", "zz-broken", *settings())):
-        assert "zz_broken.py" in refused(*command)
+        run = Run(Path("runs/mini/zz-test@scale=2/seed-0"))
+        assert run.record().encoding == "zz-test:scale=2" and run.record().sources == {}
+        assert run.grid_file().exists() and Path("runs/mini/zz-test@scale=2-rope.png").exists()
+        (encodings / "zz_broken.py").write_text("class Zz(:\n")
+        for command in (("list",), ("train", "--pe", "zz-broken", *settings())):
+            assert "zz_broken.py" in refused(*command)
 
 
-def test_the_readme_s_task_in_one_file(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_readme_s_task_in_one_file(here: Path) -> None:
     (text,) = re.findall(r'```python\n("""Addition that forgets.*?)```', TASKS_README, re.DOTALL)
-    tasks = here / "tasks"
-    shutil.copytree(locate_module.folder("task"), tasks)
-    folder = locate_module.folder
-    monkeypatch.setattr(
-        locate_module, "folder", lambda kind: tasks if kind == "task" else folder(kind)
-    )
-    monkeypatch.setattr(tape_arith.arith.tasks, "__path__", [str(tasks)])
-    (tasks / "zz_no_carry.py").write_text(text)
-    clear_caches()
-    assert "\n  zz-no-carry     The sum of each place by itself.\n" in done("list").out
-    done("generate", "--task", "zz-no-carry", *settings(), "--format", "text", "--out", "a.txt")
-    for line in Path("a.txt").read_text().split():
-        a, b, c = re.split("[x=]", line)
-        width = max(len(a), len(b))
-        digits = zip(a.ljust(width, "0"), b.ljust(width, "0"), strict=True)
-        assert c == "".join(str((int(x) + int(y)) % 10) for x, y in digits)
-    done("run", "--pe", "rope", "--task", "zz-no-carry", *settings(steps=2))
-    run = Run(Path("runs/mini@zz-no-carry/rope/seed-0"))
-    assert run.record().config.task == "zz-no-carry" and run.grid_file().exists()
-    clear_caches()
-    sys.modules.pop("tape_arith.arith.tasks.zz_no_carry", None)
+    with added("task", "zz_no_carry", text):
+        assert "\n  zz-no-carry     The sum of each place by itself.\n" in done("list").out
+        tiny = ("--task", "zz-no-carry", *settings(steps=2))
+        done("generate", *tiny, "--format", "text", "--out", "a.txt")
+        for line in Path("a.txt").read_text().split():
+            a, b, c = re.split("[x=]", line)
+            digits = zip_longest(a, b, fillvalue="0")
+            assert c == "".join(str((int(x) + int(y)) % 10) for x, y in digits)
+        done("run", "--pe", "rope", *tiny)
+        run = Run(Path("runs/mini@zz-no-carry/rope/seed-0"))
+        assert run.record().config.task == "zz-no-carry" and run.grid_file().exists()
 
 
 def test_the_readme_s_example(here: Path) -> None:
     """The encoding that the README shows keeps the contract, and the other code there runs."""
     blocks = re.findall(r"^```python\n(.*?)^```$", README + MODELS_README, flags=re.M | re.S)
-    functions, example, *scripts = blocks
+    functions, example, script = blocks
     assert set(re.findall(r"tape_arith\.(\w+)", functions)) <= set(tape_arith.__all__)
-    assert len(scripts) == 1
     Path("mine.py").write_text(example)
     report = json.loads(done("check", "mine.py:Mine", "--json").out)
     assert report["holds"] and report["name"] == "mine.py:Mine"
     assert len(report["warnings"]) == 1  # nothing but that a twin is missing
     done("train", "--pe", "mine.py:Mine:slope=0.5", *settings(steps=2))
-    for script in scripts:
-        Path("twin.py").write_text(script)
-        environment = {**os.environ, "PYTHONPATH": str(ROOT)}
-        run = subprocess.run([sys.executable, "twin.py"], env=environment, capture_output=True)
-        assert run.returncode == 0, run.stderr.decode()
+    Path("twin.py").write_text(script)
+    runpy.run_path("twin.py")

@@ -8,13 +8,13 @@ from tape_arith.arith.stopping import Stopper, seconds
 
 
 @pytest.mark.parametrize(
-    ("text", "right"), [("90", 90), ("90s", 90), ("25m", 1500), ("0.5h", 1800)]
+    ("text", "right"), [("90", 90), ("90s", 90), ("25m", 1500), ("0.5h", 1800), ("1:30:00", 5400)]
 )
 def test_durations(text: str, right: float) -> None:
     assert seconds(text) == right
 
 
-@pytest.mark.parametrize("text", ["", "s", "0", "-3s", "1d", "nan", "1e999h"])
+@pytest.mark.parametrize("text", ["", "s", "0", "-3s", "1d", "nan", "1e999h", "1:75:00"])
 def test_invalid_durations(text: str) -> None:
     with pytest.raises(ValueError):
         seconds(text)
@@ -31,9 +31,7 @@ def test_the_time() -> None:
     ("number", "code"),
     [(signal.SIGINT, 130), (signal.SIGTERM, 75), (signal.SIGHUP, 75), (signal.SIGUSR2, 75)],
 )
-def test_the_first_signal_is_a_wish_and_a_second_ctrl_c_is_not(
-    number: signal.Signals, code: int
-) -> None:
+def test_signals_are_wishes_but_for_a_second_ctrl_c(number: signal.Signals, code: int) -> None:
     def as_usual(*_: object) -> None:
         raise InterruptedError
 
@@ -46,6 +44,8 @@ def test_the_first_signal_is_a_wish_and_a_second_ctrl_c_is_not(
             assert stopper() and stopper.exit_code == code
             for again in (signal.SIGTERM, signal.SIGUSR2):  # what runs us repeats itself
                 signal.raise_signal(again)
+            if number != signal.SIGINT:  # the first Ctrl-C
+                signal.raise_signal(signal.SIGINT)
             assert stopper.exit_code == code
             with pytest.raises(InterruptedError):
                 signal.raise_signal(signal.SIGINT)

@@ -1,11 +1,11 @@
-"""Measured speed beside this machine's limits and beside peers: `tape-arith bench`.
+"""Compare measured speed with this machine's limits and with peers: `tape-arith bench`.
 
 limits      FLOP/s, bytes/s and digits/s that this machine reaches
-generate    the command that generates problems, beside its limit and a plain loop
-train       steps of encodings, in turn, beside the rate of products
-score       scoring by one pass beside decoding token by token
-attention   each backend of attention beside plain products
-peers       training beside transformers and x-transformers
+generate    the command that generates problems, compared with its limit
+train       steps of encodings in turn, compared with rope and the rate of products
+score       scoring by one pass, compared with decoding token by token
+attention   each backend of attention, compared with plain products
+peers       training, compared with transformers and x-transformers
 measure     a result, the options, interleaved timing;  run: running stages, table, JSON
 """
 

@@ -1,8 +1,8 @@
 """Time each attention backend, forward and backward, for the needs of each encoding.
 
 Rows are full: T tokens each, no padding. Only useful FLOPs count (keys up to each query), so a
-backend that computes the whole square and discards half of it has a lower rate. On a CPU one
-thread computes, like each thread in training.
+backend that computes the whole square and discards half has a lower rate. On a CPU one thread
+computes, like each thread in training.
 
 Legend: B batch, T tokens, H heads, K head dim.
 """
@@ -90,10 +90,10 @@ def _compare(
     for name, each in times.items():
         line = Result.of("attention", f"{label}: {name}", each, "s", note=note)
         eager = line if name == _EAGER else eager
-        yield line if eager is None else line.beside(eager, _EAGER)
+        yield line if eager is None else line.against(eager, _EAGER)
         rates = [_useful_flops(needs, rows, length, config) / duration for duration in each]
         name = f"{label}: {name}, useful FLOPs"
-        yield Result.of("attention", name, rates, "FLOP/s").beside(limit)
+        yield Result.of("attention", name, rates, "FLOP/s").against(limit)
 
 
 def _make_step(

@@ -1,7 +1,6 @@
-"""Time `tape-arith generate` beside this machine's limits.
+"""Compare the time of `tape-arith generate` with this machine's limits.
 
-The whole command is timed, from its start until every file is on the disk
-with its hash.
+The whole command is timed, from its start until every file is on the disk with its hash.
 """
 
 import subprocess
@@ -26,7 +25,7 @@ _COUNT, _QUICK_COUNT = 5_000_000, 2_000
 
 
 def measure(options: Options) -> Iterator[Result]:
-    """Measure the command beside the limit of this machine."""
+    """Measure the command, and compare it with the limit of this machine."""
     config = load_preset(options.preset or "paper-40").with_settings(options.settings)
     bucket = config.bucket(0)
     count = options.count or (_QUICK_COUNT if options.quick else _COUNT)
@@ -59,7 +58,7 @@ def _least_seconds(bucket: Bucket, count: int, workers: int, quick: bool) -> tup
 
 
 def _prompt_digits(problems: Problems) -> int:
-    """Count the digits of the prompts, which are drawn; zeros of the format `pad` count as well."""
+    """Count the digits of the prompts, which are drawn; zeros of the format `pad` count too."""
     answers = np.repeat(problems.starts + problems.prompt_lengths, problems.lengths)
     digits = (problems.tokens >= DIGIT_ZERO) & (problems.tokens < DIGIT_ZERO + 10)
     return int(np.count_nonzero(digits & (np.arange(len(digits)) < answers)))

@@ -54,10 +54,10 @@ _MIDDLE = {
 
 @dataclass(frozen=True)
 class Result:
-    """One line of the table: `value` in `unit`, beside a `limit` or a peer in the same unit.
+    """One line of the table: `value` in `unit`, and a `limit` or a peer's value in that unit.
 
     If `value` is None, nothing was measured, and `note` says why. `spread` is half the distance
-    between the quartiles of `repeats` values. `limit_name` says what the limit is and its source.
+    between the quartiles of `repeats` values. `limit_name` says what the limit is.
     """
 
     stage: str
@@ -89,7 +89,7 @@ class Result:
         """Value / limit; None where either is missing."""
         return None if self.value is None or not self.limit else self.value / self.limit
 
-    def beside(self, limit: "Result", name: str | None = None) -> "Result":
+    def against(self, limit: "Result", name: str | None = None) -> "Result":
         """Return this line with the value of `limit` as its limit, under its name or `name`."""
         return replace(self, limit=limit.value, limit_name=name or limit.name)
 
@@ -161,11 +161,11 @@ def time_interleaved(
 ) -> dict[_Key, list[float]]:
     """Time several functions, called in turn with the number of the round; return seconds per call.
 
-    They take turns, so that a machine that is busy for a while slows all alike. In each round, a
-    function is first called untimed, because the others have filled the caches, and oneDNN
-    and torch.compile make their kernels at the first call. Then it is called until `fill` seconds
-    are full: a short GPU call costs less than synchronizing, so several share one timing. There
-    is at least one round, at most `most`, and none begins after `seconds`.
+    They take turns, so that a machine that is busy for a while slows them equally. In each round, a
+    function is first called untimed, because the others have filled the caches, and oneDNN and
+    torch.compile make their kernels at the first call. Then it is called for `fill` seconds: a
+    short GPU call costs less than synchronizing, so several share one timing. There are 1 to `most`
+    rounds, and none begins after `seconds`.
     """
     times: dict[_Key, list[float]] = {key: [] for key in functions}
     deadline = monotonic() + seconds

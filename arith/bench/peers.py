@@ -1,4 +1,4 @@
-"""Time our training beside that of transformers' Llama and x-transformers, on the same problems.
+"""Compare our training with that of transformers' Llama and x-transformers, on the same problems.
 
 Equal: layers, width, heads, a gated MLP with GELU, pre-norm RMSNorm, rotations of whole heads, no
 biases, untied output, the problems of each step, cross-entropy on the answer tokens, AdamW (fused)
@@ -119,7 +119,7 @@ def _import(package: str) -> tuple[Any, str]:
 
 
 def measure(options: Options) -> Iterator[Result]:
-    """Measure real tokens per second of all in turn; then compare ours with each package's best."""
+    """Measure real tokens per second of all in turn; compare ours with each package's best."""
     hardware = detect(*options.compute)
     config = options.config(hardware)
     if (config.norm, config.loops) != ("pre", 1):
@@ -150,7 +150,7 @@ def measure(options: Options) -> Iterator[Result]:
             best = max((each.name for each in settings), key=lambda name: lines[name].value or 0.0)
             name = f"{own.name} / {best.removeprefix(package).strip()}"
             ratio = Result("peers", name, lines[own.name].value, "tokens/s")
-            yield ratio.beside(lines[best], best)
+            yield ratio.against(lines[best], best)
 
 
 def _as_the_suite_trains(config: Config, hardware: Hardware) -> _Contender:

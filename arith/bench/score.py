@@ -1,8 +1,8 @@
-"""Time scoring a grid by one teacher-forced pass, beside token-by-token decoding as published.
+"""Compare scoring a grid by one teacher-forced pass with token-by-token decoding as published.
 
 Published code takes one cell at a time, 100 rows of equal length, and reads the whole sequence
 again for every token of the answer. The loop here does the same, on a sample of cells spread over
-the grid. Both sides take the same rows, weights, precision and threads.
+the grid. Both take the same rows, weights, precision and threads.
 """
 
 from collections.abc import Iterator, Sequence
@@ -102,22 +102,22 @@ def _compare(label: str, runner: Runner, bucket: Bucket, options: Options) -> It
     yield loop
     note = f"{again:.0f} % of rows again in float32"
     one_pass = Result.of("score", f"{label}: one pass", rates["pass"], "rows/s", note=note)
-    yield one_pass.beside(loop, "token by token")
+    yield one_pass.against(loop, "token by token")
     answers = int((problems.lengths - problems.prompt_lengths).sum())
     workload = causal_workload((problems.lengths - 1).tolist())
     flops = sum(p.forward for p in matmuls(decoder.config, decoder.pe, workload, answers))
     useful = [flops / seconds for seconds in times["pass"]]
     note = "by formula; rows in float32 are not counted again"
     line = Result.of("score", f"{label}: useful FLOPs", useful, "FLOP/s", note=note)
-    yield line.beside(limits.product_limit(hardware, options.quick))
+    yield line.against(limits.product_limit(hardware, options.quick))
 
 
 def _sample_cells(
     bucket: Bucket, cells: Sequence[tuple[int, ...]], count: int
 ) -> list[tuple[Problems, NDArray[np.int64]]]:
-    """Return for each cell its first `count` problems, one from each block, and their keys.
+    """Return the first `count` problems of each cell, one from each block, and their keys.
 
-    Prompts of unequal length, as those of lists, are apart.
+    Problems whose prompts differ in length, as those of lists do, are separate samples.
     """
     lengths = bucket.axis_lengths(0, count * bucket.num_cells)
     samples = []
@@ -126,13 +126,13 @@ def _sample_cells(
         problems = concatenate([bucket.problems(index, index + 1) for index in indices])
         keys = np.concatenate([bucket.keys(index, index + 1) for index in indices])
         for length in np.unique(problems.prompt_lengths):
-            alike = np.flatnonzero(problems.prompt_lengths == length)
-            samples.append((take(problems, alike), keys[alike]))
+            same = np.flatnonzero(problems.prompt_lengths == length)
+            samples.append((take(problems, same), keys[same]))
     return samples
 
 
 def _decode_cells(runner: Runner, cells: Sequence[Rows]) -> list[NDArray[np.bool_]]:
-    """Decode cells, as many at once as the suite scores batches at once."""
+    """Decode as many cells at once as the suite scores batches at once."""
     return list(runner.map(lambda cell: _decode_cell(runner, cell), cells))
 
 

@@ -1,8 +1,8 @@
-"""Time training steps of each encoding beside rope's and this machine's matrix products.
+"""Compare training steps of each encoding with rope's and with this machine's matrix products.
 
-Only real tokens are counted, no padding, and only the FLOPs that a step needs
-(`useful_training_flops`: the causal half of attention; logits and the last block's MLP for the
-answer alone). Encodings take turns on the same problems, so that a busy machine slows all alike.
+Only real tokens count, no padding, and only the FLOPs that a step needs (`useful_training_flops`:
+the causal half of attention; logits and the last block's MLP for the answer alone). Encodings take
+turns on the same problems, so that a busy machine slows them equally.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -112,13 +112,13 @@ def _compare(
             ("real tokens", rates(each.tokens, times), "tokens/s", sizes),
         ):
             line = Result.of("train", f"{each.name}{label}: {quantity}", values, unit, note=note)
-            yield line.beside(first.setdefault(quantity, line), f"{names[0]}{label}'s")
+            yield line.against(first.setdefault(quantity, line), f"{names[0]}{label}'s")
         name, useful = f"{each.name}{label}: useful FLOPs", rates(each.useful_flops, times)
         note = "by formula, on real tokens"
         if peak is not None:
             share = 100 * median(useful) / peak
             note += f"; MFU {share:.1f} % of the datasheet of {hardware.name}"
-        yield Result.of("train", name, useful, "FLOP/s", note=note).beside(limit)
+        yield Result.of("train", name, useful, "FLOP/s", note=note).against(limit)
 
 
 def warm_up(
@@ -126,7 +126,7 @@ def warm_up(
 ) -> None:
     """Take the first steps of trainings, in which blocks are compiled, before the clock starts.
 
-    torch drops the graphs of one decoder for the next, unless its limit allows all of them.
+    torch drops the graphs of one decoder for the next, unless its limit allows all graphs.
     """
     if hardware.compiled and blocks:
         raise_graph_limit(len(trainings), blocks=blocks)

@@ -2,8 +2,8 @@
 
 Each check takes an encoding's name, builds a small decoder in float64 with all parameters
 perturbed (zero-initialized parts would hide a fault) and raises AssertionError with what broke, or
-returns why it does not apply (promises.py prints both). Whether the formula is the paper's, only a
-naive twin can tell.
+returns why it does not apply (promises.py prints both). Only a naive twin can tell whether the
+formula is the paper's.
 
 Legend: B batch, T tokens, V vocabulary.
 """
@@ -44,7 +44,7 @@ SETTING = Setting(
     unbroken=True,
     coupled="alike",
 )
-"""That of addition of up to 36 digits."""
+"""The setting of addition of up to 36 digits."""
 # Relative error of all logits together. The worst logit alone says little: in 40 draws of weights
 # its error passed 0.1 in 12 with tape, in 1 with rope; that of all together stayed below 0.07.
 BFLOAT16_TOLERANCE = 0.1
@@ -55,7 +55,7 @@ def decoder_for(
 ) -> Decoder:
     """Build a small float64 decoder in evaluation mode, with noise added to every parameter.
 
-    `variant`: norm, loops and input_injection of its config.
+    variant  norm, loops and input_injection of its config
     """
     sizes = num_layers, SETTING.hidden_size, SETTING.num_heads, SETTING.head_dim
     config = DecoderConfig(VOCABULARY, *sizes, mlp_size=24, **variant)
@@ -125,7 +125,7 @@ def check_causal(name: Name | str) -> None:
     changed = (before[:, :-1] != after[:, :-1]).any(-1).any(0).nonzero().flatten().tolist()
     assert not changed, (
         f"another last token, at place {seqs.tokens.shape[1] - 1}, changed the logits of "
-        f"{len(changed)} places before it, the first of them place {changed[0]}"
+        f"{len(changed)} earlier places, from place {changed[0]} on"
     )
     assert not torch.equal(before[:, -1], after[:, -1]), "the last logits ignore the last token"
 
@@ -133,7 +133,7 @@ def check_causal(name: Name | str) -> None:
 def check_order(name: Name | str) -> None:
     """Swapping two neighbouring digits of an operand reaches the logits after '='.
 
-    Usually: a hook with a name that nobody calls; a state from `start` that `attend` does not use;
+    Usually: a hook with a name that is never called; a state from `start` that `attend` ignores;
     positions that are the same for all tokens; a bias so strong that a token sees only itself.
     """
     decoder, seqs = decoder_for(name), example_batch()
@@ -145,11 +145,11 @@ def check_order(name: Name | str) -> None:
 
 
 def check_no_dead_parameter(name: Name | str) -> None:
-    """Every parameter moves the logits, but for those that the encoding itself calls inert.
+    """Every parameter moves the logits, except those that the encoding calls inert.
 
     Usually: a module of __init__ whose result is thrown away; a detach() or item() on the way; an
-    update in the last layer that nobody reads any more. What cannot act but stands in the paper's
-    formula is named in `inert`.
+    update in the last layer, which is never read. `inert` names parameters without effect that the
+    paper's formula has.
     """
     # Beyond the trained length, to reach parameters that act only on long distances.
     decoder = decoder_for(name)
@@ -198,8 +198,8 @@ def check_deterministic(name: Name | str) -> None:
 def check_prefix(name: Name | str) -> None:
     """Logits of a whole row are those of a forward on each prefix: what scoring relies on.
 
-    Usually: a number that depends on how many tokens there are by now: T, `index.max()`, the last
-    token. The length that may be known is `seqs.final_length`, from the prompt alone.
+    Usually: a number that depends on how many tokens there are so far: T, `index.max()`, the last
+    token. The only length that may be used is `seqs.final_length`, from the prompt alone.
     """
     decoder, seqs = decoder_for(name), example_batch()
     full = forward(decoder, seqs)
@@ -209,7 +209,7 @@ def check_prefix(name: Name | str) -> None:
 
 
 def check_packed(name: Name | str) -> str | None:
-    """Sequences packed end to end, one of them empty, have the logits that each has alone.
+    """Sequences packed end to end, one empty, have the logits that each has alone.
 
     Usually: positions from arange(T) in place of `index`; a cumulative sum, or a distance, across
     `seqs.starts`. What cannot be packed says so: `needs = Needs(packed=False)`.

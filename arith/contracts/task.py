@@ -1,7 +1,7 @@
 """Check what every task promises: `tape-arith check NAME`.
 
-The checks draw small problems, and some of hundreds of digits. Whether the answers are right, only
-a second computation can tell, as with Python's integers.
+The checks draw small problems, and some of hundreds of digits. Only a second computation, as with
+Python's integers, can tell whether the answers are right.
 
 n  problems
 """
@@ -29,7 +29,7 @@ from tape_arith.arith.tasks.task import Problems, concatenate
 
 _DIGITS, _OPERANDS = 6, 5
 _LONG = 300
-"""Digits of the longest problems: no number of so many fits into an integer of the machine."""
+"""Digits of the longest problems, far more than an int64 holds."""
 _COUNT = 2_000
 _ALONE = 30
 """Problems drawn one by one, which takes as long as a hundred times as many together."""
@@ -65,8 +65,8 @@ def _prompt_sizes(name: str, digits: int, count: int) -> tuple[Int64, Int64]:
 
 
 def check_builds(name: str) -> None:
-    """It is built with its options, makes problems, and its `example` is one of them; a grid has
-    one or two axes, one of them of digits.
+    """It is built with its options, makes problems and reads its `example`; it has one or two axes,
+    at least one of digits.
 
     Usually: a symbol that the vocabulary lacks and `symbols` does not name; arrays whose first
     dimension is not that of the problems.
@@ -117,15 +117,15 @@ def check_bounds(name: str) -> None:
 
 
 def check_final_length(name: str) -> None:
-    """The bound of a problem follows from its own lengths, whatever stands beside it.
+    """The bound of a problem follows from its own lengths, whichever problems are made with it.
 
-    Usually: a maximum over all problems, of which the scored ones have other neighbours; a number
-    that the drawn digits left on `self`, which tells of the answer.
+    Usually: a maximum over all problems, which are others in scoring; a number that the drawn
+    digits left on `self`, which reveals the answer.
     """
     bucket, problems, task = _bucket(name), _problems(name), load_task(name)
     lengths = bucket.axis_lengths(0, _COUNT)
     rows = [slice(row, row + 1) for row in range(_ALONE)]
-    # First all bounds while `self` holds what it does after the drawing of all.
+    # All bounds first, while `self` is as drawing all problems left it.
     bounds = [task.final_lengths(lengths[one], problems.prompt_lengths[one]) for one in rows]
     for one, bound in zip(rows, bounds, strict=True):
         together = problems.final_lengths[one.start]
@@ -138,8 +138,7 @@ def check_final_length(name: str) -> None:
 def check_lengths(name: str) -> None:
     """A prompt has a token for each digit of its lengths, and longer problems have longer prompts.
 
-    Usually: `draw` takes no notice of `lengths`, or caps them; an axis in the wrong column of
-    `lengths`.
+    Usually: `draw` ignores `lengths` or caps them; an axis in the wrong column of `lengths`.
     """
     axes, measured = load_task(name).axes, [_prompt_sizes(name, _DIGITS, _COUNT)]
     with suppress(UsageError):  # `any length` says so
@@ -161,7 +160,7 @@ def check_lengths(name: str) -> None:
             for extreme in (lengths[:, axis].min(), lengths[:, axis].max())
         )
         assert longest > shortest, (
-            f"the prompts with the most {declared.name} have {longest:.1f} tokens in the mean, "
+            f"the prompts with the most {declared.name} have {longest:.1f} tokens on average, "
             f"those with the fewest {shortest:.1f}"
         )
 
@@ -169,8 +168,8 @@ def check_lengths(name: str) -> None:
 def check_cells(name: str) -> None:
     """A block of problems has every combination of lengths once.
 
-    Usually: problems that say which lengths they turned out to have, as without a leading zero,
-    and not which they were asked for.
+    Usually: problems that report the lengths that they turned out to have, as without a leading
+    zero, not those that they were asked for.
     """
     bucket = _bucket(name)
     blocks = _COUNT // bucket.num_cells
@@ -181,7 +180,7 @@ def check_cells(name: str) -> None:
 
 
 def check_slices(name: str) -> None:
-    """A problem is the same whenever and beside whichever others it is made.
+    """A problem is the same whenever it is made, and whichever others are made with it.
 
     Usually: numpy's own random numbers (take those of `halves`); something kept on `self`; an
     array that is as wide as the longest number and is drawn from as a whole.
@@ -233,7 +232,7 @@ def check_answers(name: str) -> None:
 
 
 def check_reading(name: str) -> None:
-    """A text that is no problem is refused in one line, where a person may write one.
+    """A text that is no problem is refused in one line.
 
     Usually: int() of what is no number; a pattern that takes an empty text.
     """
@@ -279,7 +278,7 @@ def examine(name: str) -> ContractReport:
 
 
 def _outcome(check: Check[str], name: str, file: Path | None) -> CheckOutcome:
-    """Run one check. Errors of the task's code are told without the advice to check it."""
+    """Run one check. Report errors in the task's code without the advice to check it."""
 
     @wraps(check)
     def unwrapped(name: str) -> str | None:
@@ -292,7 +291,7 @@ def _outcome(check: Check[str], name: str, file: Path | None) -> CheckOutcome:
 
 
 def broken_promise(name: str) -> str:
-    """Say in one line which promise a task breaks first; "" if it keeps all."""
+    """Return in one line which promise a task breaks first; "" if it keeps all."""
     for outcome in examine(name).outcomes:
         if not outcome.holds:
             return f"{outcome.check}: {outcome.happened}"

@@ -1,4 +1,4 @@
-"""BibTeX of the methods behind names, and of this suite. Never imports torch.
+"""BibTeX of the methods behind names, and of this suite.
 
 The class of an encoding names its papers by arXiv number; models/papers.bib has the entries.
 """

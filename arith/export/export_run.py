@@ -1,7 +1,7 @@
 """Export a trained run for `transformers`, with a model card.
 
 The exported tokenizer has one token per character, with the ids of `arith.tasks.families.tokens`.
-It does not reverse numbers: the least significant digit stands first, as everywhere in this suite.
+It does not reverse numbers: the least significant digit comes first, as everywhere in this suite.
 """
 
 import json
@@ -192,10 +192,8 @@ def _model_card(run: Run, name: Name, record: RunRecord, decoder: Decoder) -> st
         num_parameters=decoder.num_parameters(),
         num_own_parameters=sum(p.numel() for p in decoder.pe.parameters()),
         grid=grid,
-        regions={}
-        if grid is None
-        else {REGION_WORDS[r]: percent_of(Panel.of([grid]), r) for r in REGION_WORDS},
-        lengths=[] if grid is None else _by_length(grid),
+        regions=grid and {REGION_WORDS[r]: percent_of(Panel.of([grid]), r) for r in REGION_WORDS},
+        lengths=grid and _by_length(grid),
         symbol=task.symbol,
         prompt=prompt,
         answer=answer,

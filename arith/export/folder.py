@@ -9,7 +9,7 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
 from tape_arith.arith.documents import read_content, write_document
 from tape_arith.arith.errors import Failure, UsageError
-from tape_arith.arith.files import remove, remove_stale_temporaries, temporary_beside
+from tape_arith.arith.files import remove, remove_stale_temporaries, temporary_path
 
 _MARK = "tape-arith.json"
 """The file of an exported folder that names its run or problems."""
@@ -43,7 +43,7 @@ def exported(out: Path, facts: dict[str, Any], fresh: bool) -> Iterator[Path]:
             raise UsageError(f"{out} {reason}") from None
         if not fresh:
             raise UsageError(f"{out} exists: --fresh writes it again, or choose another --out")
-    temporary, before = temporary_beside(out), temporary_beside(out)
+    temporary, before = temporary_path(out), temporary_path(out)
     try:
         out.parent.mkdir(parents=True, exist_ok=True)
         remove_stale_temporaries(out.parent, out.name)

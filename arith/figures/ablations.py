@@ -22,8 +22,8 @@ _BASELINE: dict[str, Any] = {"color": GREY, "linewidth": 0.7, "linestyle": (0, (
 
 @styled()
 def compose(families: Families, panels: Sequence[Panel]) -> Figure:
-    """Draw a panel in distribution and one out of it: percent on the x axis, encodings on the y
-    axis, differences to the right of the second."""
+    """Draw exact match in and out of distribution, one panel each: percent on the x axis, encodings
+    on the y axis, differences to the right."""
     members = members_of(families)
     labels = panel_labels(member.panel for member in members)
     gaps = [number / 2 for number, family in enumerate(families) for _ in family]
@@ -69,7 +69,7 @@ def compose(families: Families, panels: Sequence[Panel]) -> Figure:
 
 
 def _draw_member(ax: Axes, y: float, member: Member, region: Region) -> list[float]:
-    """Draw seeds as points over the interval of their mean; return the values drawn, in percent."""
+    """Draw seeds as points over the interval of their mean; return the values in percent."""
     panel, interval = member.panel, member.panel.interval(region)
     draw_seeds(ax, y, panel, region, NOT_RANKED if panel.convergence else COLOUR)
     values = [100 * value for value in panel.seed_means(region)]

@@ -59,12 +59,12 @@ def compose(
     outside = f"exact match (to {100 * end:g}{NBSP}%)" if end < 1 else "exact match"
     layers = _layer_handles(colours)
     counts = list(map(len, measures.values()))
-    # The legend of layers stands beside the panels of a state, if these leave room.
-    beside = columns == 3 and max(counts, default=0) < 3
+    # The legend of layers goes next to the panels of a state, if there is room.
+    has_room = columns == 3 and max(counts, default=0) < 3
     needed = -(-np.array([3, *counts]) // columns)
     height = min(_ROW, 0.55 + 0.62 * width / columns) * sum(needed) + 0.15 * len(measures)
     note = footnote(content, labels) if caption else ""
-    figure = style.page(width, height, note, handles if beside else handles + layers)
+    figure = style.page(width, height, note, handles if has_room else handles + layers)
     rows_of_axes = figure.subplots(sum(needed), columns, squeeze=False)
     axes = [block.ravel() for block in np.split(rows_of_axes, np.cumsum(needed)[:-1])]
     for ax in (*axes[0][3:], *chain.from_iterable(axes[1:])):
@@ -95,14 +95,14 @@ def compose(
             ax.set_axis_on()
             _draw_panel(ax, lines, "", unit, last)
             ax.set_title(f"{shown}\n{title}", **bold)
-    if measures and beside:
+    if measures and has_room:
         look: dict[str, Any] = {"loc": "upper left", "frameon": False, "borderaxespad": 0.0}
         axes[1][2].legend(handles=layers, fontsize=style.LETTERS, handlelength=1.6, **look)
     return figure
 
 
 def _layer_handles(colours: Sequence[Any]) -> list[Line2D]:
-    """Return the legend handles of the layers, of eight of them if there are more."""
+    """Return the legend handles of the layers, of eight layers if there are more."""
     shown = np.unique(np.linspace(0, len(colours) - 1, min(len(colours), 8)).round().astype(int))
     return [Line2D([], [], color=colours[i], label=f"entering layer {i + 1}") for i in shown]
 

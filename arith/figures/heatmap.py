@@ -1,8 +1,8 @@
 """The comparison heatmap: exact match over the lengths of two axes, one panel per encoding.
 
-Shapes: M x N is that of the grid. Cell [i, j] of it is the unit square whose lower left corner is
-(j, i): the length on the first axis goes up, that on the second to the right, from the shortest.
-A panel is square however many lengths an axis has. Grids of one axis are drawn by `lines.py`.
+Shapes: a grid is M x N. Its cell [i, j] is the unit square whose lower left corner is (j, i): the
+length on the first axis goes up, that on the second to the right, from the shortest. A panel is
+square however many lengths an axis has. Grids of one axis are drawn by `lines.py`.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -61,7 +61,7 @@ class Layout(NamedTuple):
     rows: int
     side: float
     bars_below: bool = False
-    """Whether colour bars are below the panels, not beside them."""
+    """Whether colour bars are below the panels, not to their right."""
 
     @property
     def letters(self) -> float:
@@ -240,7 +240,7 @@ def _paint(
 
 
 def _add_bar(mesh: QuadMesh, axes: Iterable[Axes], place: Layout, **look: Any) -> None:
-    """Draw the colour bar of some panels, as long as all of them together."""
+    """Draw the colour bar of some panels, as long as all these panels together."""
     axes = list(axes)
     columns = min(place.columns, len(axes))
     rows = -(-len(axes) // columns)

@@ -21,7 +21,7 @@ _WIDTH, _ROW = 3.4, 0.135
 _NAMES = 86.0
 """Greatest width of a name in a figure that wide, in points."""
 _COLUMNS = {"mean": 23, "in dist.": 47, "seeds": 66}
-"""Columns of numbers, and how far right of the axes each of them ends, in points."""
+"""Columns of numbers, and how far right of the axes each ends, in points."""
 _MEANS: tuple[Region, ...] = ("out_of_distribution", "in_distribution")
 _LETTERS = 6.0
 COLOUR, NOT_RANKED = "#1f5f8b", "#9a9a9a"
@@ -113,7 +113,7 @@ def seed_signs(panels: Sequence[Panel], *, grey: bool = False) -> list[Line2D]:
 
 
 def _write_title(figure: Figure, ax: Axes, y: float, section: Section[Row], width: float) -> None:
-    """Write a section's title at the left edge of the page, then why it stands apart."""
+    """Write a section's title at the left edge of the page, then why it is separate."""
     place: dict[str, Any] = {"xycoords": (figure.transFigure, ax.transData)}
     _annotate(ax, section.title, (0, y), 4, fontweight="bold", **place)
     if section.reason:

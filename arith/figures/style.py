@@ -28,7 +28,7 @@ LETTERS = 7.0
 MARKERS = "osD^vPX*"
 """A marker for each series, so that series differ in more than colour."""
 GREY = "#444444"
-"""The colour of notes and of lines beside the results."""
+"""The colour of notes and of reference lines."""
 GUESS: Mapping[str, Any] = {"color": GREY, "linestyle": ":", "linewidth": 0.8}
 """The line at what a guess gets right."""
 PALE = "#e4e4e4"

@@ -92,7 +92,7 @@ def region_mask(region: Region, axes: Axes) -> Bools:
 
 
 def regions(axes: Axes) -> tuple[Region, ...]:
-    """Return the regions of a grid; only one of two axes tells one length from both.
+    """Return the regions of a grid; only a grid of two axes has "one longer" and "both longer".
 
     >>> regions(digit_pairs(4, 8)[:1])
     ('in_distribution', 'out_of_distribution', 'all_cells')

@@ -1,4 +1,4 @@
-"""Differences for which grids must not stand in one figure."""
+"""Find differences for which grids must not share a figure."""
 
 from collections.abc import Sequence
 
@@ -10,7 +10,7 @@ _WEIGHTS = ("steps_before", "config_before")
 
 
 def check_comparable(grids: Sequence[Grid]) -> None:
-    """Raise UsageError, listing all differences, if `grids` must not stand in one figure."""
+    """Raise UsageError, listing all differences, if `grids` must not share a figure."""
     for grid in grids[1:]:
         if words := differences(grid, grids[0]):
             run, first = (f"{each.name} seed {each.seed}" for each in (grid, grids[0]))

@@ -1,4 +1,4 @@
-"""The facts of grids: budget and evaluation set, which a figure's grids share; their encoding."""
+"""The facts of grids: budget and evaluation set, which grids in one figure share; the encoding."""
 
 from dataclasses import asdict, dataclass
 from typing import Annotated, Any, Self

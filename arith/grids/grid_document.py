@@ -18,11 +18,8 @@ _Value = TypeVar("_Value")
 
 def _as_rows(cells: Any) -> Any:
     """Return the cells of a grid of one axis as one row; those of two axes as they are."""
-    return (
-        [cells]
-        if isinstance(cells, list) and not isinstance(next(iter(cells), []), list)
-        else cells
-    )
+    is_one_axis = isinstance(cells, list) and not isinstance(next(iter(cells), []), list)
+    return [cells] if is_one_axis else cells
 
 
 _Cells = Annotated[list[list[_Value]], BeforeValidator(_as_rows)]

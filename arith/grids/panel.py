@@ -38,7 +38,7 @@ FINAL_ANSWERS = "final_answers"
 
 @dataclass(frozen=True, eq=False)
 class Panel:
-    """The grids of one encoding, sorted by seed; `of` and `panels_of` make and check panels."""
+    """The grids of one encoding, sorted by seed; made and checked by `of` and `panels_of`."""
 
     grids: tuple[Grid, ...]
 

@@ -78,7 +78,7 @@ def student_t(means: Sequence[float], level: float = 0.95) -> Interval | None:
 
 
 def one_run(mean: float, count: int) -> Interval:
-    """Return the interval of one run's mean over new problems, from `count` of them.
+    """Return the interval of one run's mean over new problems, from `count` problems.
 
     It is Wilson's interval at the mean over cells. It is never too narrow, because the cells are
     strata, and never has width 0, as one from the sum of their variances can.

@@ -130,8 +130,8 @@ def _select(kind: str, name: str) -> Location:
     if len(matches) > 1:
         *first, last = map(str, matches)
         raise UsageError(
-            f"the {kind} '{name}' is of {', '.join(first)} and of {last}: one name cannot be two "
-            "things, so rename or uninstall what is not tape-arith's own"
+            f"the {kind} '{name}' is of {', '.join(first)} and of {last}: rename or uninstall the "
+            "one that is not tape-arith's own"
         )
     return matches[0]
 

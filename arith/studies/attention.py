@@ -48,8 +48,8 @@ _COUNTS = ("layer", "head", "distance", "query", "key")
 def measure(
     runs: StudiedRuns, count: int, written: str | None = None, layer: int | None = None
 ) -> Study:
-    """Study `runs` on `count` problems in distribution and as many out of it, and map `layer`
-    (counted from 1; None: the last) on the problem `written` as people do, "123+45", if given.
+    """Study `runs` on `count` problems in distribution and as many out of distribution. If a
+    problem is given, `written` as people do ("123+45"), map `layer` (from 1; None: the last) on it.
 
     Raises UsageError if `written` is no problem of their task or there is no such layer; Failure
     for a corrupt file or weights that are not finite.
@@ -65,22 +65,16 @@ def measure(
     samples = {region: runs.sample(indices) for region, indices in regions.items()}
 
     def measured(runner: Runner) -> pd.DataFrame:
+        device = runner.hardware.device
         parts = [
-            patterns(runner.decoder, sample, runner.hardware.device, has_places).assign(
-                region=region
-            )
+            patterns(runner.decoder, sample, device, has_places).assign(region=region)
             for region, sample in samples.items()
         ]
         if problem is not None:
-            weights = _rows(
-                maps(runner.decoder, problem, runner.hardware.device),
-                "layer",
-                "head",
-                "query",
-                "key",
-            )
-            shown = (weights["layer"] == layer) & (weights["key"] <= weights["query"])
-            parts.append(weights[shown].assign(measure="map"))
+            weights = maps(runner.decoder, problem, device)
+            entries = _rows(weights, "layer", "head", "query", "key")
+            shown = (entries["layer"] == layer) & (entries["key"] <= entries["query"])
+            parts.append(entries[shown].assign(measure="map"))
         rows = pd.concat(parts)
         return rows.astype({name: "Int64" for name in _COUNTS if name in rows})
 
@@ -89,8 +83,8 @@ def measure(
 
 
 def _has_equal_places(task: Task[Any]) -> bool:
-    """Tell whether numbers stand in problems as `_equal_places` takes them: two operands, whose
-    lengths are the axes, and an answer of digits alone, the least significant first."""
+    """Tell whether problems are as `_equal_places` takes them: two operands, whose lengths are the
+    axes, and an answer of digits alone, the least significant first."""
     if not isinstance(task, TwoOperands) or len(task.axes) < 2 or not is_one_number(task):
         return False
     lengths = np.array([[2, 3]])

@@ -76,7 +76,7 @@ def draw_places(study: Study, heads: pd.DataFrame, best: pd.DataFrame) -> Figure
     figure = page(6.0, 1.9 * len(study.regions), f"{PLACES} {study.source}", handles)
     axes = figure.subplots(len(study.regions), squeeze=False).flat
     for ax, region in zip(axes, study.regions, strict=True):
-        # Encodings stand side by side within a layer, so that none hides another.
+        # Within a layer, encodings are side by side, so that none hides another.
         for shift, (label, style) in zip(
             np.linspace(-0.3, 0.3, len(styles)), styles.items(), strict=True
         ):
@@ -120,8 +120,8 @@ def draw_maps(rows: pd.DataFrame, example: Mapping[str, Any]) -> Figure:
             for query, key in example["equal_places"]:
                 look: dict[str, Any] = {"fill": False, "edgecolor": _RED, "linewidth": 0.8}
                 ax.add_patch(Rectangle((key - 0.5, query - 0.5), 1, 1, clip_on=False, **look))
-            title, heading = "", f"{title}head {head}"
-            ax.set_title(heading, fontsize=LETTERS, loc="left", pad=2)
+            ax.set_title(f"{title}head {head}", fontsize=LETTERS, loc="left", pad=2)
+            title = ""
             ax.set_xticks(ticks, tokens)
             ax.set_yticks(ticks, [*tokens[: prompt - 1], *answers])
             ax.tick_params(length=0, pad=1.5, labelsize=letters)

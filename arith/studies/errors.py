@@ -267,7 +267,7 @@ def _draw_kinds(ax: Axes, table: pd.DataFrame, colours: Mapping[str, str]) -> No
         if kind in table:
             ax.barh(range(len(table)), shares[kind], 0.5, left[kind], color=colour, linewidth=0)
     for number, label in enumerate(table.index):
-        # The name stands above the bar, where there is room for many options.
+        # Above the bar there is room for a name with many options.
         text = f"{label}, {wrong[label]:,} wrong"
         ax.text(0.01, number - 0.3, text, va="bottom", fontsize=LETTERS - 0.5)
     ax.set(xlim=(0, 1), ylim=(len(table) - 0.6, -0.75), yticks=[])

@@ -31,14 +31,13 @@ KINDS = {
     "for_symbol": "digit for a symbol",
     "other_symbol": "another symbol",
 }
-"""Kinds of a first error. Digits are one less or more in decimal numbers alone; symbols are what
-stands between digits or before them, or letters and signs of a task of one's own."""
+"""Kinds of a first error. Digits are one less or more in decimal numbers alone; symbols are signs
+between or before digits, or letters and signs of a user's task."""
 WRONG_LENGTH, OFF_BY_ONE = ["ended_early", "went_on"], ["one_less", "one_more"]
 
 
 def count_first_errors(runner: Runner, bucket: Bucket, count: int, axes: Axes) -> pd.DataFrame:
-    """Count the first errors in answers to the first `count` problems of `bucket`, scored as a grid
-    is."""
+    """Count the first errors in answers to the first `count` problems, scored as a grid is."""
     task, threshold = load_task(bucket.task), probed_threshold(runner, bucket, count)
     parts = []
     for start in range(0, count, ROWS_A_CHUNK):
@@ -62,14 +61,14 @@ def first_errors(
 ) -> pd.DataFrame:
     """Return one row per problem; `chains` int64[n] has the length of its longest carry chain.
 
-    Digits one less or more are told apart if answers have `decimals`.
+    Digits one less or more are kinds of their own if answers have `decimals`.
     """
     longer = number_longer(axes, problems.axis_lengths) > 0
     starts = problems.starts + problems.prompt_lengths
     right = problems.tokens[starts + np.maximum(outcome.first_wrong, 0)].astype(np.int64)
     predicted, difference = outcome.predicted, (outcome.predicted - right) % 10
     # Digits are compared modulo 10: in a sum a lost carry leaves one less, an invented carry one
-    # more. A lost last carry ends the answer early, an invented one goes on.
+    # more. A lost last carry ends the answer early, an invented one continues it.
     kinds = {
         EXACT: outcome.first_wrong < 0,
         "ended_early": predicted == EOS,

@@ -25,10 +25,9 @@ class Study:
     """Numbers measured in comparable runs, all on the same problems.
 
     `facts` has the preset, the settings that differ from it, trained_digits, the trained and tested
-    lengths in words and `evaluation`: task,
-    version, split, seed, max_digits, the number of problems by region, and their sha256. `rows` has
-    one row per number; its first columns are run, encoding, seed and leading_bos (the most [BOS]
-    that training put in front of a problem).
+    lengths in words and `evaluation`: task, version, split, seed, max_digits, the number of
+    problems by region, and their sha256. `rows` has one row per number; its first columns are run,
+    encoding, seed and leading_bos (the most [BOS] that training put in front of a problem).
     """
 
     kind: str
@@ -63,8 +62,7 @@ class Study:
             for region, count in evaluation["problems"].items()
         )
         return (
-            f"Task {evaluation['task']}{f', {split},' if split else ','} "
-            f"{self.facts['lengths']} "
+            f"Task {evaluation['task']}{f', {split},' if split else ','} {self.facts['lengths']} "
             f"(preset {preset_words(self.facts['preset'], self.facts['settings'])}), {counts} "
             "(the first of the evaluation set, SHA-256 to the last of them "
             f"{evaluation['sha256'][:8]}), {describe_seeds(self.seeds)}; these runs only."

@@ -78,8 +78,10 @@ def run_requests(
     outcome = run_jobs(
         jobs, remote or local_engine(choose_slots(jobs, slots), folder, stopper), stopper
     )
-    say_failures(outcome)
-    figure = draw_comparison(requests)
+    try:
+        figure = draw_comparison(requests)
+    finally:  # names failed jobs even if the figure cannot be drawn
+        say_failures(outcome)
     return replace(outcome, files=[] if figure is None else [figure])
 
 
@@ -123,8 +125,11 @@ class PlannedSweep:
                     state_file(log).unlink()  # the job waits again
             write_text(sweep_copy(folder), self.sweep.text)
             outcome = run_jobs(self.jobs, engine, stopper, failed)
-        say_failures(outcome)
-        return replace(outcome, files=write_tables(self.sweep, self.out))
+        try:
+            tables = write_tables(self.sweep, self.out)
+        finally:
+            say_failures(outcome)
+        return replace(outcome, files=tables)
 
 
 def plan_sweep(

@@ -31,7 +31,8 @@ class ModularSum(OneString):
             raise UsageError(f"modulus={modulus}: give 2 to 10,000")
         super().__init__(Format(spaces=spaces))
         self.modulus = modulus
-        # One digit reaches ten remainders. With more, the best guess gets worse with length.
+        # One term reaches ten remainders only. With a larger modulus the best guess gets worse with
+        # every term, so that no one number is its chance.
         self.chance = 1 / modulus if modulus <= 10 else 0.0
 
     @property

@@ -39,7 +39,7 @@ class Multiplication(TwoOperands):
     order       "reversed": from the least significant digit on; "plain": as people write numbers
     pad         zeros up to the longer operand
     spaces      most blanks at random places of the prompt
-    scratchpad  partial products and running totals, of which the last is the answer
+    scratchpad  partial products and running totals; the last total is the answer
     """
 
     version = 1

@@ -26,7 +26,7 @@ class Sum(ListOfNumbers):
     hints       a marker before each digit, in the order of places
     markers     number of different markers
     spaces      most blanks at random places of the prompt
-    scratchpad  the running totals, of which the last is the answer
+    scratchpad  the running totals; the last is the answer
     """
 
     version = 1

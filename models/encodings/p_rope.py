@@ -7,7 +7,7 @@ from tape_arith.models.families.rotary import Rotary
 
 
 class PRoPE(Rotary):
-    """RoPE without its lowest frequencies: only the highest `p` of them rotate.
+    """RoPE without its lowest frequencies: only the share `p` of the highest rotates.
 
     theta_f = 10000^(-f/F) for f < floor(p F) and 0 for the rest, whose dimensions match by content
     alone at any distance (code in the paper's appendix). Extrapolations act on the full schedule,

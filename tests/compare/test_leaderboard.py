@@ -19,12 +19,14 @@ import pytest
 from scipy import stats
 
 from tape_arith.arith.compare.labels import display_names
+from tape_arith.arith.compare.row import Comparison
 from tape_arith.arith.decoders.cost import about
 from tape_arith.arith.documents import write_document
 from tape_arith.arith.files import slug
 from tape_arith.arith.grids.axes import digit_pairs
 from tape_arith.arith.grids.facts import Evaluation
 from tape_arith.arith.grids.grid import Grid
+from tape_arith.arith.grids.statistics import Welch
 from tape_arith.arith.registry.names import parse
 from tape_arith.arith.runs.preset import load_preset
 from tape_arith.arith.runs.record import RunRecord
@@ -313,6 +315,22 @@ def test_how_training_went_with_its_mfu(made: Path) -> None:
         flat = done("leaderboard", "--costs", "--format", "csv").out
         assert "- 0.25 - -" in flat
     assert rows(leaderboard())["tape"]["trainings"] == []
+
+
+@pytest.mark.parametrize(
+    ("difference", "p_holm", "text"),
+    [
+        (0.1, 0.05, "\N{UPWARDS ARROW} 0.050"),
+        (-0.1, 0.049, "\N{DOWNWARDS ARROW} 0.049"),
+        (0.1, 0.051, "0.051"),
+        (-0.1, 0.0004, "\N{DOWNWARDS ARROW} <0.001"),
+    ],
+)
+def test_an_arrow_marks_five_percent_and_its_direction(
+    difference: float, p_holm: float, text: str
+) -> None:
+    test = Welch(difference, 1.0, 4.0, p_holm)
+    assert str(Comparison(test, p_holm)) == text
 
 
 def test_the_texts_say_the_same(made: Path) -> None:

@@ -121,9 +121,6 @@ def test_each_check_sees_its_slip_alone(check: str, here: Path) -> None:
     write(SLIPS[check])
     report = task_contract.examine("mine.py:Mine")
     assert [outcome.check for outcome in report.outcomes if not outcome.holds] == [check]
-    line = refused("train", "--pe", "rope", "--task", "mine.py:Mine", *settings())
-    assert f"task mine.py:Mine breaks a promise ({check}: " in line
-    assert not Path("runs").exists()
 
 
 def test_a_bound_that_tells_of_the_answers_beside_it_is_seen(here: Path) -> None:
@@ -143,23 +140,28 @@ def test_a_bound_that_tells_of_the_answers_beside_it_is_seen(here: Path) -> None
     assert broken.check == "final length" and "among other problems" in broken.happened
 
 
-@pytest.mark.parametrize("axes", ["3 * OneString.axes", "()"])
-def test_axes_that_no_grid_has_are_refused(axes: str, here: Path) -> None:
-    write(f"\n    axes = {axes}\n")
+@pytest.mark.parametrize(
+    ("slip", "broken"),
+    [
+        ("\n    axes = 3 * OneString.axes\n", "builds: axes of "),
+        ("\n    axes = ()\n", "builds: axes of "),
+        (SLIPS["bounds"], "bounds: "),
+    ],
+)
+def test_what_breaks_a_promise_is_not_trained(slip: str, broken: str, here: Path) -> None:
+    write(slip)
     line = refused("train", "--pe", "rope", "--task", "mine.py:Mine", *settings())
-    assert "task mine.py:Mine breaks a promise (builds: axes of " in line
+    assert f"task mine.py:Mine breaks a promise ({broken}" in line
     assert not Path("runs").exists()
 
 
 def test_it_is_checked_by_name_and_by_file(here: Path) -> None:
     write()
     assert done("check", "mine.py:Mine").out.endswith("11 of 11 checks hold\n")
-    assert done("check", "sort:pad=true").out.startswith("sort:pad=true\n  holds  builds: It is")
-    write("\n    def read(self, written):\n        return {}[written]\n")
-    assert "KeyError: '3014' (line 22 of mine.py)" in refused("check", "mine.py:Mine")
+    assert done("check", "sort:pad=true").out.startswith("sort:pad=true\n  holds  builds: ")
     write(SLIPS["reading"])
     result = call("check", "mine.py:Mine")
-    assert result.code == 1 and "but: ValueError: invalid literal" in result.out
+    assert result.code == 1 and "but: ValueError: " in result.out
     assert "usually: int() of what is no number;" in result.out
     write("\n    def answer(self, string):\n        return {1: string}[len(string.lengths)]\n")
     for command in (("check",), ("train", "--pe", "rope", *settings(), "--task")):
@@ -167,12 +169,23 @@ def test_it_is_checked_by_name_and_by_file(here: Path) -> None:
         text = said.out + said.err
         assert "KeyError: 2000 (line 22 of mine.py)" in text
         assert "looks into it" not in text and said.code in (1, 2)
-    Path("mine.py").write_text(MINE.replace("version = 1", "").replace("example =", "other ="))
-    assert "task mine.py:Mine lacks version, example: define" in refused("check", "mine.py:Mine")
-    Path("mine.py").write_text(MINE.replace("def answer_digits", "def other_digits"))
-    assert "task mine.py:Mine lacks answer_digits: define" in refused("check", "mine.py:Mine")
-    Path("mine.py").write_text("import nothing_of_the_kind\n\n\nclass Mine:\n    pass\n")
-    assert "mine.py:Mine cannot be imported" in refused("check", "mine.py:Mine")
+
+
+@pytest.mark.parametrize(
+    ("source", "message"),
+    [
+        (f"{MINE}\n    def read(self, written):\n        return {{}}[written]\n", "(line 22 of"),
+        (MINE.replace("version = 1", "").replace("example =", "other ="), "version, example:"),
+        (MINE.replace("def answer_digits", "def other_digits"), "lacks answer_digits:"),
+        (MINE.replace("def answer(", "def other("), "define `answer` or `answer_fields`"),
+        (f'{MINE}\n    symbols = "→"\n', "'→' in `symbols` is not in Latin-1"),
+        ("import nothing_of_the_kind\n\n\nclass Mine:\n    pass\n", "cannot be imported"),
+    ],
+)
+def test_what_is_not_defined_is_named(source: str, message: str, here: Path) -> None:
+    Path("mine.py").write_text(source)
+    line = refused("check", "mine.py:Mine")
+    assert "mine.py:Mine" in line and message in line
 
 
 def test_an_answer_may_be_of_other_symbols(here: Path) -> None:
@@ -189,17 +202,14 @@ def test_an_answer_may_be_of_other_symbols(here: Path) -> None:
     Path("mine.py").write_text(start + letters)
     report = task_contract.examine("mine.py:Mine")
     assert report.holds, as_text(report)
-    assert [load_task("mine.py:Mine").text(problem) for problem in ("3014", "40")] == [
-        "3014=Y",
-        "40=N",
-    ]
-    Path("mine.py").write_text(MINE.replace("def answer(", "def other("))
-    assert "has no answer: define `answer` or `answer_fields`" in refused("check", "mine.py:Mine")
+    own = load_task("mine.py:Mine")
+    assert [own.text("3014"), own.text("40")] == ["3014=Y", "40=N"]
 
 
-def test_lengths_and_symbols_that_a_task_of_one_s_own_may_have(here: Path) -> None:
+def test_lengths_that_a_task_of_one_s_own_may_have(here: Path) -> None:
     twice = MINE.replace("return lengths[:, 0]", "return 2 * lengths[:, 0]")
     Path("mine.py").write_text(twice)
+    task_hash("mine.py:Mine")
     reach = load_task("mine.py:Mine").places(np.array([[3], [5]]))
     assert reach.tolist() == [6, 10]  # hints and places reach the end of an answer
     write("\n    axes = (OneString.axes[0]._replace(shortest=3),)\n")
@@ -207,8 +217,6 @@ def test_lengths_and_symbols_that_a_task_of_one_s_own_may_have(here: Path) -> No
     with pytest.raises(UsageError, match="has 3 or more digits, not 2"):
         Bucket("mine.py:Mine", 2, 0, "train")
     assert Bucket("mine.py:Mine", 3, 0, "train").num_cells == 1
-    write('\n    symbols = "→"\n')
-    assert "'→' in `symbols` is not in Latin-1" in refused("check", "mine.py:Mine")
 
 
 @pytest.mark.parametrize(

@@ -8,7 +8,14 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from tape_arith.arith.data import rows as batches
-from tape_arith.arith.data.rows import Rows, groups_of_few_shapes, groups_of_tokens, pack, pad
+from tape_arith.arith.data.rows import (
+    Integers,
+    Rows,
+    groups_of_few_shapes,
+    groups_of_tokens,
+    pack,
+    pad,
+)
 from tape_arith.arith.tasks.families.tokens import EOS, PAD
 from tape_arith.arith.tasks.task import Problems
 
@@ -30,8 +37,14 @@ def made(shapes: list[tuple[int, int]]) -> tuple[Problems, list[list[int]]]:
     return problems, rows
 
 
-def keys_of(count: int) -> np.ndarray[tuple[int], np.dtype[np.int64]]:
+def keys_of(count: int) -> Integers:
     return np.arange(count, dtype=np.int64) * 7 + 3
+
+
+def two_thirds(shapes: list[tuple[int, int]]) -> Integers:
+    """Return indices of two thirds of the problems, in another order."""
+    place = np.random.Generator(np.random.Philox(len(shapes))).permutation(len(shapes))
+    return place[: max(1, len(place) * 2 // 3)]
 
 
 def assert_rows(
@@ -55,24 +68,20 @@ def assert_rows(
         assert rows.prompt_lengths[row] == prompt
         assert rows.final_lengths[row] == problems.final_lengths[place]
         assert rows.keys[row] == keys_of(len(all_tokens))[place]
+        assert rows.answer_tokens[row] == sum(scored)
 
 
 @given(SHAPES)
 def test_pad(shapes: list[tuple[int, int]]) -> None:
     problems, tokens = made(shapes)
-    place = np.random.Generator(np.random.Philox(len(shapes))).permutation(len(shapes))
-    place = place[: max(1, len(place) * 2 // 3)]
-    rows = pad(problems, keys_of(len(shapes)), place)
+    rows = pad(problems, keys_of(len(shapes)), place := two_thirds(shapes))
     assert np.array_equal(rows.source_index, place)
     assert_rows(rows, problems, tokens)
 
 
 @given(SHAPES, st.integers(0, 99), st.integers(0, 9))
 def test_pack(shapes: list[tuple[int, int]], room: int, longer: int) -> None:
-    problems, tokens = made(shapes)
-    keys = keys_of(len(shapes))
-    place = np.random.Generator(np.random.Philox(len(shapes))).permutation(len(shapes))
-    place = place[: max(1, len(place) * 2 // 3)]
+    (problems, tokens), keys, place = made(shapes), keys_of(len(shapes)), two_thirds(shapes)
     used = int((problems.lengths[place] - 1).sum())
     bound = int(problems.lengths[place].max()) - 1 + longer
     rows = pack(problems, keys, place, used + room, bound)
@@ -82,16 +91,16 @@ def test_pack(shapes: list[tuple[int, int]], room: int, longer: int) -> None:
     lengths = np.diff(rows.starts)
     assert lengths.min() >= 0 and lengths.max() <= rows.longest == bound
     assert len(lengths) == len(rows.final_lengths) == len(rows.keys)
+    padded = pad(problems, keys, place)
     for row, at in enumerate(place):
         span = slice(rows.starts[row], rows.starts[row + 1])
-        prompt = int(problems.prompt_lengths[at])
-        assert rows.inputs[0, span].tolist() == tokens[at][:-1]
-        assert rows.targets[0, span].tolist() == tokens[at][1:]
-        scored = [column + 1 >= prompt for column in range(len(tokens[at]) - 1)]
-        assert rows.is_answer[0, span].tolist() == scored
-        assert rows.answer_tokens[row] == sum(scored)
-        assert rows.final_lengths[row] == problems.final_lengths[at]
-        assert rows.keys[row] == keys[at]
+        for field in ("inputs", "targets", "is_answer"):
+            alone = getattr(padded, field)[row, : len(tokens[at]) - 1]
+            assert np.array_equal(getattr(rows, field)[0, span], alone)
+    for field in ("prompt_lengths", "answer_tokens"):
+        assert np.array_equal(getattr(rows, field), getattr(padded, field))
+    for field in ("final_lengths", "keys"):
+        assert np.array_equal(getattr(rows, field)[: len(place)], getattr(padded, field))
     assert not rows.is_answer[0, used:].any() and (rows.inputs[0, used:] == PAD).all()
 
 

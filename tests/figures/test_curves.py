@@ -91,14 +91,17 @@ def test_a_state_has_a_row_and_a_line_a_layer() -> None:
     layers = np.transpose(NORMS).tolist()
     assert drawn(axes["TAPE\nnorm of e"]) == drawn(axes["TAPE-heads\nnorm of e"]) == layers
     assert drawn(axes["TAPE\nchange of e"]) == layers[::-1]
-    assert len(panels(study(*ROPE))) == 3
-    (legend,) = filter(None, (ax.get_legend() for ax in compose(made).axes))
+    (legend,) = filter(None, (ax.get_legend() for ax in next(iter(axes.values())).figure.axes))
     assert len(legend.get_texts()) == 3
-    for width, columns in ((5.5, None), (3.3, None), (5.5, 2)):
-        figure = compose(made, width=width, columns=columns, caption=False)
-        assert_nothing_is_cut_off(figure)
-        assert figure.get_size_inches()[0] == width and not words(figure).count("Task")
-        assert words(figure).count("entering layer 3") == (width == 3.3 or columns == 2)
+    assert len(panels(study(*ROPE))) == 3
+
+
+@pytest.mark.parametrize(("width", "columns"), [(5.5, None), (3.3, None), (5.5, 2)])
+def test_the_legend_of_layers_stands_where_there_is_room(width: float, columns: int | None) -> None:
+    figure = compose(study(*ROPE, TAPE), width=width, columns=columns, caption=False)
+    assert_nothing_is_cut_off(figure)
+    assert figure.get_size_inches()[0] == width and not words(figure).count("Task")
+    assert words(figure).count("entering layer 3") == (width == 3.3 or columns == 2)
 
 
 @pytest.mark.parametrize(("highest", "bound"), [(0.03, 0.05), (0.93, 1.0)])
@@ -108,13 +111,11 @@ def test_the_scale_out_of_distribution_fits_the_data_and_says_so(
     # The highest seed is within, not the mean alone.
     made = study(run("rope", 0, [2, 1], [0, 0]), run("rope", 1, [2, 1], [highest, 0]))
     axes = panels(made)
-    ends = axes["out of distribution"].get_ylim()
-    assert ends == pytest.approx((-0.03 * bound, 1.03 * bound))
+    outside = axes["out of distribution"]
+    assert outside.get_ylim() == pytest.approx((-0.03 * bound, 1.03 * bound))
     assert axes["in distribution"].get_ylim() == pytest.approx((-0.03, 1.03))
-    texts = [axes["out of distribution"].get_ylabel(), footnote(made)]
-    label, note = (text.replace("\N{NO-BREAK SPACE}", " ") for text in texts)
-    assert (f"(to {100 * bound:g} %)" in label) == (bound < 1)
-    assert (f"Its scale ends at {100 * bound:g} %," in note) == (bound < 1)
+    for text in (outside.get_ylabel(), footnote(made)):
+        assert (f" {100 * bound:g}\N{NO-BREAK SPACE}%" in text.split("that in")[0]) == (bound < 1)
 
 
 def test_the_caption_names_bands_seeds_and_runs_that_lack_something() -> None:
@@ -132,15 +133,6 @@ def test_the_caption_names_bands_seeds_and_runs_that_lack_something() -> None:
     assert drawn(axes["out of distribution"]) == [] and "(not scored: RoPE)" in footnote(unscored)
 
 
-def test_a_state_of_one_s_own_has_a_panel_for_each_measure() -> None:
-    state = [{key: n for key in ("energy", "width", "depth")} for n in NORMS]
-    made = study(run("mine", 0, [2.0, 0.9, 0.2], state=state))
-    axes = panels(made)
-    assert all(drawn(axes[f"mine\n{key}"]) for key in state[0])
-    note = footnote(made)
-    assert "State: as the encoding measures it" in note and "a rotation's norm" not in note
-
-
 def test_long_names_stay_over_their_panel() -> None:
     name = "tape:context=no-attention:width=96@only-positional-from=rope:fraction=0.25"
     figure = compose(study((name, *TAPE[1:])))
@@ -149,3 +141,12 @@ def test_long_names_stay_over_their_panel() -> None:
     boxes = [title.get_window_extent() for title in titles]
     assert len(boxes) == 5
     assert not any(one.overlaps(other) for one, other in combinations(boxes, 2))
+
+
+def test_a_state_of_one_s_own_has_a_panel_for_each_measure() -> None:
+    names = ("energy", "width", "depth")
+    made = study(run("mine", 0, [2.0], state=[dict.fromkeys(names, NORMS[0])]))
+    axes = panels(made)
+    assert all(drawn(axes[f"mine\n{name}"]) for name in names)
+    note = footnote(made)
+    assert "as the encoding measures it" in note and "rotation" not in note

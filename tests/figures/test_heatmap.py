@@ -88,7 +88,7 @@ def test_lists_stand_on_their_own_lengths() -> None:
     assert [tick.get_text() for tick in first.get_yticklabels()] == ["2", "3", "4", "5"]
     assert (first.get_ylabel(), first.get_xlabel()) == ("numbers", "digits")
     assert "trained to 3 numbers of 4 digits and tested to 5 numbers of 8 digits" in words(figure)
-    figure.canvas.draw()
+    figure.draw_without_rendering()
     box = first.get_position()
     assert box.width * figure.get_figwidth() == pytest.approx(box.height * figure.get_figheight())
 
@@ -147,12 +147,9 @@ def test_means_seeds_and_convergence_above_a_panel() -> None:
 
 def test_the_note_names_task_lengths_problems_and_seeds() -> None:
     note = footnote([panel("fire"), panel("tape", [0, 1]), panel("rope")])
-    for part in (
-        "Task addition, trained to 4 digits and tested to 8 (preset mini), 100 problems a cell",
-        "evaluation set 3f2a91bc",
-        "seeds 0, 1, 2 (tape: 0, 1)",
-    ):
+    for part in ("Task addition, trained to 4 digits and tested to 8", "100 problems a cell"):
         assert part in note
+    assert "evaluation set 3f2a91bc" in note and "seeds 0, 1, 2 (tape: 0, 1)" in note
     made = [panel(f"pe{k}", [0]) for k in range(8)] + [panel(f"few{k}") for k in range(5)]
     assert "seed 0 (5 encodings: 0, 1, 2)." in footnote(made)
 
@@ -160,19 +157,15 @@ def test_the_note_names_task_lengths_problems_and_seeds() -> None:
 @pytest.mark.parametrize(
     ("settings", "text"),
     [
-        ({"steps": 2000}, "(preset mini with steps=2,000),"),
-        (
-            {"task": "subtraction", "learning_rate": 5e-4, "clip": 1.0},
-            "(preset mini with task=subtraction, learning_rate=0.0005, clip=1),",
-        ),
-        ({name: 1 for name in "abcdef"}, "(preset mini with a=1, b=1, c=1, d=1 and 2 more),"),
+        ({}, "mini"),
+        ({"steps": 2000}, "mini with steps=2,000"),
+        ({"learning_rate": 5e-4, "clip": 1.0}, "mini with learning_rate=0.0005, clip=1"),
+        ({name: 1 for name in "abcdef"}, "mini with a=1, b=1, c=1, d=1 and 2 more"),
     ],
 )
-def test_settings_that_are_not_the_preset_s(
-    settings: dict[str, int | float | str], text: str
-) -> None:
+def test_settings_that_are_not_the_preset_s(settings: dict[str, Any], text: str) -> None:
     # A grid without its record has the same budget but does not tell.
-    assert text in footnote([panel("fire"), panel("tape", settings=settings)])
+    assert f"(preset {text})," in footnote([panel("fire"), panel("tape", settings=settings)])
 
 
 def test_a_difference_of_long_names_keeps_its_sign() -> None:
@@ -204,21 +197,15 @@ def test_no_line_of_a_note_leaves_its_margins(letters: float) -> None:
         "are means over seeds; in a mean every cell weighs the same. Axes: digits of the operands."
     )
     note = sentences.split()
-    for first in range(len(note)):
+    for first in range(0, len(note), 3):
         figure = page(7.3, 1.0, " ".join(note[first:] + 3 * note), letters=letters)
-        figure.canvas.draw()
         box = figure.texts[0].get_window_extent()
         assert box.x1 <= figure.bbox.width - 0.9 * box.x0
 
 
-def test_a_width_too_small_for_the_panels_is_refused() -> None:
-    with pytest.raises(UsageError, match=r"3 panels do not fit 2\.5 inches"):
-        layout(2, 2.5)
-
-
 @pytest.mark.parametrize(
     ("count", "width", "columns"),
-    [(1, 3.3, 1), (2, 3.05, 3), (2, 3.3, 3), (2, 5.5, 3), (5, 5.5, 3), (8, 7, 4)],
+    [(1, 3.3, 1), (2, 3.05, 3), (2, 5.5, 3), (5, 5.5, 3), (8, 7, 4)],
 )
 def test_a_width_of_its_own_with_a_bar_as_long_as_the_panels(
     count: int, width: float, columns: int
@@ -243,11 +230,8 @@ def test_columns_and_labels() -> None:
     text = words(figure)
     assert "Baseline \N{MINUS SIGN} Ours" in text and "(Ours: 0, 1)" in text
     assert "small but significant: Ours higher" in text and "tape" not in text
-    figure.canvas.draw()
+    figure.draw_without_rendering()
     assert len({round(ax.get_position().x0, 2) for ax in figure.axes[:3]}) == 1
-    for wrong in ({"columns": 12}, {"width": 1.0}, {"width": 50.0}):
-        with pytest.raises(UsageError, match="inches"):
-            compose([panel(f"pe{k}") for k in range(12)], **wrong)
 
 
 def test_a_papers_width() -> None:
@@ -258,6 +242,14 @@ def test_a_papers_width() -> None:
         assert place.height <= 9.6  # a page
 
 
+@pytest.mark.parametrize(
+    ("count", "options"), [(2, {"width": 2.5}), (12, {"columns": 12}), (12, {"width": 50.0})]
+)
+def test_panels_that_do_not_fit_the_width(count: int, options: dict[str, Any]) -> None:
+    with pytest.raises(UsageError, match="inches"):
+        compose([panel(f"pe{k}") for k in range(count)], **options)
+
+
 # ---- files -------------------------------------------------------------------------------------
 
 
@@ -265,8 +257,8 @@ def test_a_papers_width() -> None:
     ("name", "start"), [("a.png", b"\x89PNG"), ("a.PDF", b"%PDF"), ("new/folder/a.svg", b"<?xml")]
 )
 def test_a_file_by_its_ending(tmp_path: Path, name: str, start: bytes) -> None:
-    path = tmp_path / name
-    save(compose([panel("fire", trained=20)]), path)
+    path, figure = tmp_path / name, compose([panel("fire", trained=20)])
+    save(figure, path)
     first = path.read_bytes()
     assert first.startswith(start) and len(first) < 500_000
     assert [p.name for p in path.parent.iterdir()] == [path.name]
@@ -274,12 +266,10 @@ def test_a_file_by_its_ending(tmp_path: Path, name: str, start: bytes) -> None:
     assert path.read_bytes() == first  # the same figure is the same file
     assert plt.get_fignums() == []
     if path.suffix == ".PDF":  # fonts are TrueType, within the file, however it is saved
-        compose([panel("fire")]).savefig(path, format="pdf")
+        figure.savefig(path, format="pdf")
         for pdf in (first, path.read_bytes()):
             assert b"/FontFile2" in pdf and b"/Type3" not in pdf
-    if (
-        path.suffix == ".svg"
-    ):  # text is text, and cells are an image: thousands of squares are slow to open
+    if path.suffix == ".svg":  # text is text; cells are an image, for squares open slowly
         images = ElementTree.fromstring(first).iter("{http://www.w3.org/2000/svg}image")
         assert len(list(images)) == 2 and b">FIRE</text>" in first
 

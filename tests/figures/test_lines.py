@@ -36,7 +36,7 @@ def expected(panel: Panel) -> tuple[Any, Any, Any]:
     return mean, np.maximum(mean - half, 0), np.minimum(mean + half, 1)
 
 
-@pytest.mark.parametrize("count", [2, 5, 14])
+@pytest.mark.parametrize("count", [2, 14])
 def test_a_line_is_the_mean_and_its_band_the_interval_over_seeds(count: int) -> None:
     made = panels([f"pe{number}" for number in range(count)])
     figure = compose(made)
@@ -64,22 +64,20 @@ def test_a_line_is_the_mean_and_its_band_the_interval_over_seeds(count: int) -> 
     assert_nothing_is_cut_off(figure)
 
 
-def test_only_tasks_with_a_chance_have_a_line_for_guesses() -> None:
-    tasks = {
-        "copy": 0,
-        "modular-sum:modulus=7": 1 / 7,
-        "modular-sum:modulus=97": 0,
-        "gone.py:Gone": 0,
-    }
-    for task, chance in tasks.items():
-        made = panels_of([drawn("rope", 0, BITS, evaluation={"task": task})])
-        figure = compose(made)
-        (ax,) = figure.axes
-        lost = "chance level unknown"
-        assert (lost in words(figure)) == task.startswith("gone")
-        assert [np.asarray(line.get_ydata())[0] for line in ax.lines[1:]] == [chance][
-            : bool(chance)
-        ]
+@pytest.mark.parametrize(
+    ("task", "chance"),
+    [
+        ("copy", 0),
+        ("modular-sum:modulus=7", 1 / 7),
+        ("modular-sum:modulus=97", 0),
+        ("gone.py:G", 0),
+    ],
+)
+def test_only_tasks_with_a_chance_have_a_line_for_guesses(task: str, chance: float) -> None:
+    figure = compose(panels_of([drawn("rope", 0, BITS, evaluation={"task": task})]))
+    (ax,) = figure.axes
+    assert (" file" in words(figure)) == task.startswith("gone")
+    assert [np.asarray(line.get_ydata())[0] for line in ax.lines[1:]] == [chance][: bool(chance)]
 
 
 def test_the_page_of_one_axis() -> None:

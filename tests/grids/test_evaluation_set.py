@@ -40,8 +40,7 @@ def test_figures_of_longer_operands(comparison: Path) -> None:
     page = Path("runs/mini/report-to-4.html").read_text("utf-8")
     assert f"tape-arith score {FIRE} --max-digits 4" in page
 
-
-def test_longer_hard_sums_are_judged_by_the_usual_ones(comparison: Path) -> None:
+    # Longer hard sums are judged by the usual problems.
     done("score", FIRE, "--split", CARRY, *TO_4)
     [grid] = find_grids(Path("runs"), evaluation_set=EvaluationSet(CARRY, 4))
     assert (grid.split, grid.max_digits) == (CARRY, 4)

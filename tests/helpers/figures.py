@@ -16,7 +16,7 @@ def words(figure: Figure) -> str:
 
 def assert_nothing_is_cut_off(figure: Figure) -> None:
     """Check that panels lie on the page above the legend, and the legend above the note."""
-    figure.canvas.draw()
+    figure.draw_without_rendering()
     renderer = figure.canvas.get_renderer()  # type: ignore[attr-defined]
     box = figure.get_tightbbox(renderer)
     width, height = figure.get_size_inches()
@@ -35,7 +35,7 @@ def assert_nothing_is_cut_off(figure: Figure) -> None:
 
 def assert_texts_are_apart(figure: Figure) -> None:
     """Check that every text lies on the page and none on another."""
-    figure.canvas.draw()
+    figure.draw_without_rendering()
     page, boxes = figure.bbox, []
     for text in figure.findobj(Text):
         if not isinstance(text, Text) or not text.get_text().strip() or not text.get_visible():

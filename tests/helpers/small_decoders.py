@@ -5,6 +5,7 @@ Shapes: B batch, T tokens, V vocabulary.
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from functools import cache
 from typing import Any
 
 import torch
@@ -37,9 +38,12 @@ SETTING = Setting(
 )
 
 
+_classes = cache(load_classes)  # finding a file takes as long as building
+
+
 def build(name: str, setting: Setting) -> PositionalEncoding:
-    """Build the encoding of a name, with new weights."""
-    return models_build.build(load_classes(name), setting)
+    """Build the encoding of a built-in name, with new weights."""
+    return models_build.build(_classes(name), setting)
 
 
 def setting(**changes: Any) -> Setting:

@@ -23,7 +23,7 @@ from tests.helpers.small_training import perturbed, small
 
 CONFIG = small(trained_digits=3, tested_digits=6, num_layers=3)
 _BUCKET = Bucket("addition", 6, 0, "evaluation")
-SAMPLE = Sample(_BUCKET.problems(0, 12), _BUCKET.keys(0, 12))
+SAMPLE = Sample(_BUCKET.problems(0, 8), _BUCKET.keys(0, 8))
 
 
 def varied(name: str, config: Config = CONFIG) -> Decoder:

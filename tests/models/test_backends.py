@@ -6,6 +6,7 @@ Legend: B batch, T tokens, H heads, K head dim.
 import sys
 from collections.abc import Callable
 from dataclasses import replace
+from itertools import pairwise
 from types import ModuleType
 from typing import Any
 
@@ -60,40 +61,59 @@ def inputs(seqs: Sequences, widths: tuple[int, ...] = (K,)) -> list[Tensor]:
     return [x.requires_grad_() for x in drawn]
 
 
-def loop(q: Tensor, k: Tensor, values: list[Tensor], seqs: Sequences, scale: float) -> list[Tensor]:
-    """One query at a time, from softmax(scale q k) v."""
+def loop(
+    q: Tensor,
+    k: Tensor,
+    values: list[Tensor],
+    seqs: Sequences,
+    scale: float,
+    bias: Tensor | None = None,
+) -> list[Tensor]:
+    """One query at a time, from softmax(scale q k + bias) v."""
     starts, _ = seqs.cumulative
     rows, tokens = seqs.tokens.shape
     values = [v.expand(rows, tokens, H, -1).flatten(0, 1) for v in values]
     q, k = q.flatten(0, 1), k.flatten(0, 1)
     out = [[] for _ in values]  # type: list[list[Tensor]]
-    for first, last in zip(starts[:-1].tolist(), starts[1:].tolist(), strict=True):
+    for row, (first, last) in enumerate(pairwise(starts.tolist())):
         for t in range(first, last):
-            share = (scale * (q[t] * k[first : t + 1]).sum(-1)).softmax(0)[..., None]
+            scores = scale * (q[t] * k[first : t + 1]).sum(-1)
+            if bias is not None:
+                scores = scores + bias[row % len(bias), :, t - first, : t - first + 1].T
+            share = scores.softmax(0)[..., None]
             for i, v in enumerate(values):
                 out[i].append((share * v[first : t + 1]).sum(0))
     return [torch.stack(o).view(rows, tokens, H, -1) for o in out]
 
 
 @pytest.mark.parametrize("scale", [None, 0.7])
-@pytest.mark.parametrize("widths", [(K,), (K, K, 24)])
-@pytest.mark.parametrize(("backend", "layout"), [(Eager, padded), (Eager, packed), (SDPA, padded)])
+@pytest.mark.parametrize(
+    ("backend", "layout", "widths", "bias_rows"),
+    [
+        *((Eager, packed, widths, 0) for widths in ((K,), (K, K, 24))),
+        *((kind, padded, (K, K, 24), rows) for kind in (Eager, SDPA) for rows in (0, 1, B)),
+    ],
+)
 def test_agrees_with_a_loop(
     backend: type[Backend],
     layout: Callable[[], Sequences],
     widths: tuple[int, ...],
+    bias_rows: int,
     scale: float | None,
 ) -> None:
+    """Outputs and gradients; a bias is added after scaling and before the mask."""
     seqs = layout()
     q, k, *values = tensors = inputs(seqs, widths)
-    heads = backend()(q, k, tuple(values), seqs, scale=scale)
-    expected = loop(q, k, values, seqs, scale or K**-0.5)
-    generator = torch.Generator().manual_seed(1)
-    upstream = [torch.randn(o.shape, generator=generator, dtype=o.dtype) for o in expected]
+    bias = None
+    if bias_rows:
+        bias = torch.randn(bias_rows, H, T, T, dtype=torch.float64, requires_grad=True)
+        tensors.append(bias)
+    heads = backend()(q, k, tuple(values), seqs, scale=scale, bias=bias)
+    expected = loop(q, k, values, seqs, scale or K**-0.5, bias)
+    upstream = [torch.randn_like(o) for o in expected]
     gradients = torch.autograd.grad(heads, tensors, upstream)
     expected_gradients = torch.autograd.grad(expected, tensors, upstream)
-    pairs = zip((*heads, *gradients), (*expected, *expected_gradients), strict=True)
-    for actual, right in pairs:
+    for actual, right in zip((*heads, *gradients), (*expected, *expected_gradients), strict=True):
         torch.testing.assert_close(actual, right, rtol=1e-10, atol=1e-10)
 
 
@@ -118,27 +138,6 @@ def test_sdpa_gets_masks_whose_keys_lie_side_by_side(
     exact = forward(decoder, seqs)
     assert_close(forward(decoder, replace(seqs, attention=SDPA())), exact, "sdpa")
     assert steps == [1] * len(decoder.blocks)
-
-
-@pytest.mark.parametrize("rows", [1, B])
-def test_a_bias_and_its_gradient(rows: int) -> None:
-    seqs = padded()
-    q, k, v = inputs(seqs)
-    bias = torch.randn(rows, H, T, T, dtype=torch.float64, requires_grad=True)
-    upstream = torch.randn(B, T, H, K, dtype=torch.float64)
-
-    def both(backend: Backend) -> tuple[Tensor, tuple[Tensor, ...]]:
-        (heads,) = backend(q, k, (v,), seqs, bias=bias)
-        return heads, torch.autograd.grad(heads, (q, k, v, bias), upstream)
-
-    heads, gradients = both(SDPA())
-    expected, expected_gradients = both(Eager())
-    torch.testing.assert_close(heads, expected)
-    torch.testing.assert_close(gradients, expected_gradients)
-    assert float(gradients[-1].abs().max()) > 0.01
-    # The bias is added before the mask and after scaling: by hand for the second query.
-    scores = (q[0, 1, 0] * k[0, :2, 0]).sum(-1) * K**-0.5 + bias[0, 0, 1, :2]
-    torch.testing.assert_close(heads[0, 1, 0], (scores.softmax(0)[:, None] * v[0, :2, 0]).sum(0))
 
 
 # ---- flash-attn, against a stand-in of its signature --------------------------------------------

@@ -1,7 +1,6 @@
 """Joined encodings: each part embeds as it does alone, and one attends."""
 
 import copy
-import re
 
 import pytest
 import torch
@@ -14,7 +13,6 @@ from tape_arith.models.encodings.fire import FIRE
 from tape_arith.models.encodings.rope import RoPE
 from tape_arith.models.errors import UsageError
 from tape_arith.models.sequences import Sequences
-from tests.helpers.small_decoders import build
 
 
 def joined(name: str) -> Combination:
@@ -77,21 +75,7 @@ def test_inert_is_inert_in_its_own_part_only() -> None:
     assert mixed.inert == pe.inert
 
 
-@pytest.mark.parametrize(
-    ("name", "message"),
-    [
-        ("rope+fire", "'fire+rope': fire and rope each define attention, and one part at most can"),
-        ("abacus+rope+tape", "rope and tape each define attention"),
-        ("abacus+nope", "'abacus+nope': nope adds nothing to the others; leave it out"),
-        ("abacus+fire+yarn", "'yarn' changes the frequencies of a rotary encoding; FIRE has none"),
-    ],
-)
-def test_parts_that_cannot_be_joined(name: str, message: str) -> None:
-    with pytest.raises(UsageError, match=re.escape(message)):
-        build(name, joined("abacus+rope").setting)
-
-
-def test_an_encoding_that_nobody_knows_of() -> None:
+def test_an_encoding_of_one_s_own() -> None:
     """The part that attends is known from the hooks it overrides, not from a list of names."""
 
     class Adds(PositionalEncoding):

@@ -54,15 +54,7 @@ def test_its_own_weights_depend_on_the_seed_alone(name: str) -> None:
     assert not torch.equal(other.get_parameter(key), decoder.get_parameter(key))
 
 
-def test_its_weights_start_as_wide_as_the_recipe_says() -> None:
-    """N(0, 0.02), what is added to the residual stream divided by the root of 2 x 3 layers."""
-    for key, tensor in own(small("nope")).items():
-        std = 0.02 / 6**0.5 if key.endswith(("output.weight", "down.weight")) else 0.02
-        expected = (0.0, std) if tensor.ndim == 2 else (1.0, 0.0)
-        assert (float(tensor.mean()), float(tensor.std())) == pytest.approx(expected, abs=0.004)
-
-
-@pytest.mark.parametrize("name", ["nope", "rope", "fire", "tape", "abacus"])
+@pytest.mark.parametrize("name", ["nope", "tape"])
 def test_logits_are_float32_whatever_the_autocast(name: str) -> None:
     decoder, seqs = small(name), example_batch()
     with torch.no_grad():
@@ -73,13 +65,3 @@ def test_logits_are_float32_whatever_the_autocast(name: str) -> None:
         assert decoder.double()(seqs).dtype == torch.float64
     # Not merely cast in the end: a bfloat16 holds 8 bits.
     assert not torch.equal(logits, logits.bfloat16().float())
-
-
-@pytest.mark.parametrize("name", ["nope", "rope", "fire", "tape", "abacus"])
-def test_selected_logits_are_the_same(name: str) -> None:
-    decoder, seqs = small(name).double(), example_batch()
-    mask = torch.rand(seqs.tokens.shape, generator=torch.Generator().manual_seed(0)) < 0.3
-    with torch.no_grad():
-        logits, selected = decoder(seqs), decoder(seqs, mask.flatten().nonzero()[:, 0])
-    assert logits.shape == (*seqs.tokens.shape, 19) and selected.shape == (int(mask.sum()), 19)
-    torch.testing.assert_close(selected, logits[mask], rtol=0, atol=1e-14)

@@ -13,16 +13,14 @@ from torch import Tensor
 
 from tape_arith.arith.contracts import encoding as contract
 from tape_arith.arith.registry.locate import known_names
+from tape_arith.models.decoder import Decoder
 from tape_arith.models.encoding import PositionalEncoding
-from tape_arith.models.encodings.abacus import Abacus
-from tape_arith.models.encodings.bipe import BiPE
-from tape_arith.models.encodings.coupling import Coupling
 from tape_arith.models.errors import UsageError
 from tape_arith.models.families.learned_table import draw
 from tape_arith.models.families.randomized import Randomized, random_subset
 from tape_arith.models.families.rotary import Rotary
 from tape_arith.models.sequences import Sequences, philox, random_words
-from tests.helpers.small_decoders import NUMBERINGS, build, digits, packed_digits, setting
+from tests.helpers.small_decoders import NUMBERINGS, build, setting
 
 DRAWS, FINAL = 4000, 11
 SMALL = setting(num_layers=3, num_heads=4, hidden_size=16)
@@ -58,6 +56,14 @@ def first_row_of_table(pe: PositionalEncoding, seqs: Sequences) -> Tensor:
         table.copy_(torch.arange(len(table))[:, None].expand_as(table))
     nothing = torch.zeros(*seqs.tokens.shape, pe.setting.hidden_size)
     return pe.embed(nothing, pe.indices(seqs), seqs)[:, 0, 0].long()
+
+
+def changes(one: Decoder, other: Decoder) -> list[float]:
+    """Return the largest difference of logits in each row."""
+    seqs = contract.example_batch()
+    change = contract.forward(one, seqs) - contract.forward(other, seqs)
+    largest: list[float] = change.abs().amax((1, 2)).tolist()
+    return largest
 
 
 @pytest.mark.parametrize(
@@ -140,34 +146,20 @@ def test_training_scales_indices_by_one_uniform_number_a_sequence(name: str, a: 
 def test_all_sequences_of_a_step_may_share_one_number() -> None:
     pe, seqs = build("aug-rope:per=step", SMALL).train(), same_rows()
     drawn = []
-    for key in range(2000):
+    for key in range(1000):
         index = pe.indices(replace(seqs, tokens=seqs.tokens[:3], key=seqs.key[:3], batch_key=key))
         assert torch.equal(index, index[:1].expand(3, -1))
         drawn.append(float(index[0, 1]) - 1)
     assert_uniform([int(20 * alpha) for alpha in drawn], 0, 19)
-    alone = build("aug-rope", SMALL).train().indices(replace(seqs, key=torch.arange(2000)))
+    alone = build("aug-rope", SMALL).train().indices(replace(seqs, key=torch.arange(1000)))
     assert drawn == (alone[:, 1] - 1).tolist()
 
 
 @pytest.mark.parametrize("name", ["rope", "tape", "fire", "alibi", "sinusoidal", "xpos", "bipe"])
 def test_only_training_tells_a_scaled_encoding_from_the_plain_one(name: str) -> None:
-    changed, usual = contract.decoder_for(f"aug-{name}"), contract.decoder_for(name)
-    seqs = contract.example_batch()
-    assert torch.equal(contract.forward(changed, seqs), contract.forward(usual, seqs))
-    trained, plain = (contract.forward(d.train(), seqs) for d in (changed, usual))
-    assert float((trained - plain).abs().amax((1, 2)).min()) > 0.01
-
-
-@pytest.mark.parametrize(
-    "name",
-    [
-        *("nope", "t5", "shaw", "learned", "learned-offset", "abacus", "coupling", "rand-rope"),
-        *("rand-fire", "fox", "cope", "path", "selective-rope", "tape:start=learned"),
-    ],
-)
-def test_an_encoding_that_does_not_compute_with_its_index_is_not_scaled(name: str) -> None:
-    with pytest.raises(UsageError, match=r"^aug- scales indices, and \w+ does not compute with"):
-        build(f"aug-{name}", SMALL)
+    both = contract.decoder_for(f"aug-{name}"), contract.decoder_for(name)
+    assert max(changes(*both)) == 0
+    assert min(changes(*(decoder.train() for decoder in both))) > 0.01
 
 
 # ---- randomized positions ----------------------------------------------------------------------
@@ -209,15 +201,13 @@ def rows_of(length: int, count: int = 300) -> Sequences:
 @pytest.mark.parametrize("name", RANDOMIZED)
 def test_plain_numbers_make_it_its_plain_twin(name: str) -> None:
     """And nothing else does: in a published suite RandPE is RoPE, bit for bit."""
-    decoder, seqs = contract.decoder_for(name), contract.example_batch()
+    decoder = contract.decoder_for(name)
     twin, weights = contract.decoder_for(name.removeprefix("rand-")), decoder.state_dict()
     if "pe.table" in weights:
         weights["pe.table"] = weights["pe.table"][: len(twin.state_dict()["pe.table"])]
     twin.load_state_dict(weights)
-    change = contract.forward(decoder, seqs) - contract.forward(twin, seqs)
-    assert float(change.abs().amax((1, 2)).min()) > 0.01
-    renumbered = contract.decoder_for(f"{name}+plain")
-    assert torch.equal(contract.forward(renumbered, seqs), contract.forward(twin, seqs))
+    assert min(changes(decoder, twin)) > 0.01
+    assert max(changes(contract.decoder_for(f"{name}+plain"), twin)) == 0
 
 
 # ---- numbered anew at test time ----------------------------------------------------------------
@@ -232,14 +222,10 @@ def renumbered(name: str, finals: list[int]) -> list[list[int]]:
 
 
 @pytest.mark.parametrize("numbering", NUMBERINGS)
-@pytest.mark.parametrize("name", ["rand-rope", "rand-learned"])
-def test_training_never_sees_another_numbering(name: str, numbering: str) -> None:
-    changed, usual = contract.decoder_for(f"{name}+{numbering}"), contract.decoder_for(name)
-    seqs = contract.example_batch()
-    change = contract.forward(changed, seqs) - contract.forward(usual, seqs)
-    assert float(change.abs().amax((1, 2)).min()) > 0.01
-    trained, expected = (contract.forward(d.train(), seqs) for d in (changed, usual))
-    assert torch.equal(trained, expected)
+def test_training_never_sees_another_numbering(numbering: str) -> None:
+    both = [contract.decoder_for(name) for name in (f"rand-rope+{numbering}", "rand-rope")]
+    assert min(changes(*both)) > 0.01
+    assert max(changes(*(decoder.train() for decoder in both))) == 0
 
 
 @pytest.mark.parametrize("l_max", [52, 104, 1001])
@@ -291,58 +277,6 @@ def test_fourier_frequencies_are_half_normal_and_no_type_rounds_them(name: str) 
     assert not torch.equal(other.frequencies(), theta)
     other.load_state_dict(pe.state_dict())
     assert torch.equal(other.bfloat16().frequencies(), theta)
-
-
-# ---- numbers worked by hand ----------------------------------------------------------------------
-
-# The answer of the second is as long as it can get, by a last carry.
-ROWS = ("12+345=753$", "99+1=001$")
-BY_HAND: dict[str, tuple[str, ...]] = {
-    "abacus": (
-        "1 2 0 1 2 3 0 1 2 3 0",
-        "1 2 0 1 0 1 2 3 0 0 0",
-    ),
-    "coupling": (
-        "2 3 1 2 3 4 1 2 3 4 0",
-        "2 3 1 2 1 2 3 4 0 0 0",
-    ),
-    "segments": (
-        "0 0 0 1 1 1 1 2 2 2 2",
-        "0 0 0 1 1 2 2 2 2 2 2",
-    ),
-    # Padding counts on; nobody reads it.
-    "places": (
-        "0 1 2 0 1 2 3 0 1 2 3",
-        "0 1 2 0 1 0 1 2 3 4 5",
-    ),
-}
-
-
-def number(kind: str, seqs: Sequences) -> Tensor:
-    pe: PositionalEncoding
-    if kind == "places":  # read off a table whose rows say which they are
-        pe = BiPE(setting()).eval()
-        table = pe.get_parameter("table")
-        table.data = torch.arange(len(table)).float()[:, None].expand_as(table)
-        x = torch.zeros(*seqs.tokens.shape, setting().hidden_size)
-        return pe.embed(x, pe.indices(seqs), seqs)[..., 0].long()
-    kinds = {"abacus": Abacus, "coupling": Coupling, "segments": BiPE}
-    pe = kinds[kind](setting())
-    return pe.eval().indices(seqs)
-
-
-@pytest.mark.parametrize("kind", BY_HAND)
-def test_numbers_worked_by_hand(kind: str) -> None:
-    """Equal places have equal numbers in operands and answer, from the least significant digit.
-
-    Packed, digits on both sides of a border are no number, and a sign closes nothing of the next.
-    """
-    expected = [[int(word) for word in text.split()] for text in BY_HAND[kind]]
-    assert number(kind, digits(*ROWS)).tolist() == expected
-    for texts in ((*ROWS, "7"), ("7", "", "12+3", "45", "6=", "+1")):
-        together = number(kind, packed_digits(*texts))[0].split(list(map(len, texts)))
-        for packed, text in zip(together, texts, strict=True):
-            assert not text or torch.equal(packed, number(kind, digits(text))[0]), text
 
 
 # ---- random words: Philox 4x32-10 (Random123, kat_vectors) ---------------------------------------

@@ -42,6 +42,7 @@ LOOPED = {
 }
 # One of each way to count; these meet every size and every batch.
 FAMILIES = ["fire", "tape-heads"]
+LOOPED_NAMES = [*FAMILIES, "tape", "tape:context=no-attention", "tape:form=vector", "dape", "pope"]
 
 
 def setting(config: DecoderConfig) -> Setting:
@@ -74,11 +75,8 @@ def forward_flops(products: Iterable[MatMul]) -> int:
 @pytest.mark.parametrize(
     ("name", "size", "rows", "tokens", "answers"),
     [
-        *((name, "three blocks", 5, 33, 37) for name in NAMES),
-        *(
-            (name, "looped", 3, 20, None)
-            for name in (*FAMILIES, *ABLATIONS, "dape", "path", "pope")
-        ),
+        *((name, "wide heads", 5, 33, 37) for name in NAMES),
+        *((name, "looped", 3, 20, None) for name in LOOPED_NAMES),
         *((name, "one looped block", 1, 9, 4) for name in FAMILIES),
         *(
             (name, size, *batch)

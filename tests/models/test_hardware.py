@@ -60,9 +60,6 @@ def test_a_cpu_gives_its_threads_to_map(threads: int, monkeypatch: pytest.Monkey
     for _ in range(2):  # the second time torch itself has one thread
         configure_process()
         assert detect().threads == threads and torch.get_num_threads() == 1
-
-
-def test_a_process_is_told_its_threads() -> None:
     hardware.cpu_threads.cache_clear()
     configure_process(5)
     assert detect().threads == 5 and torch.get_num_threads() == 1

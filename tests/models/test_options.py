@@ -16,6 +16,10 @@ from tape_arith.models.families.rotary import Rotary, rotation
 from tape_arith.models.sequences import Sequences
 from tests.helpers.small_decoders import NUMBERINGS, build, digits, packed_digits, setting
 
+NOT_SCALED = (
+    *("nope", "t5", "shaw", "learned", "learned-offset", "abacus", "coupling", "rand-rope"),
+    *("rand-fire", "fox", "cope", "path", "selective-rope", "tape:start=learned"),
+)
 RESCALINGS = ("pi", "ntk", "ntk-dynamic", "yarn", "yarn:ramp=paper")
 
 
@@ -44,6 +48,11 @@ RESCALINGS = ("pi", "ntk", "ntk-dynamic", "yarn", "yarn:ramp=paper")
         ("tape-heads:clamp=-0.5", "tape-heads: clamp must be above 0, or 0 for none, not -0.5"),
         ("tape:form=flat", "one of tensor, non-equivariant, vector"),
         ("tape-heads:form=vector", "unknown option of tape-heads 'form'"),
+        # Parts that cannot be joined.
+        ("rope+fire", r"^'fire\+rope': fire and rope each define attention"),
+        ("abacus+rope+tape", "rope and tape each define attention"),
+        ("abacus+nope", r"^'abacus\+nope': nope adds nothing"),
+        ("abacus+fire+yarn", "FIRE has none"),
         # Changes at test time that have nothing to change, or whose formula does not fit.
         ("fire+ntk", "FIRE has none"),
         ("selective-rope+yarn", "SelectiveRoPE has none"),
@@ -59,6 +68,7 @@ RESCALINGS = ("pi", "ntk", "ntk-dynamic", "yarn", "yarn:ramp=paper")
             for numbering in NUMBERINGS
         ),
         ("rand-rope+redraw:draw=0", "draw must be from 1 to 4294967295, not 0"),
+        *((f"aug-{name}", "^aug- scales indices, .* does not compute with") for name in NOT_SCALED),
         # Positions that do not grow with the length.
         *((f"{name}+{e}", "cannot act on") for name in ("rand-rope", "bipe") for e in RESCALINGS),
     ],

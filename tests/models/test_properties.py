@@ -1,6 +1,4 @@
-"""Encodings under shifts of all indices, in training, and after an optimizer's step."""
-
-from dataclasses import replace
+"""Encodings in training and after an optimizer's step."""
 
 import pytest
 import torch
@@ -9,33 +7,7 @@ from tape_arith.arith.contracts.encoding import decoder_for, example_batch, forw
 from tape_arith.arith.registry.locate import known_names
 from tape_arith.models.encodings.t5 import T5
 from tests.helpers.oracles.biases import t5_bucket
-from tests.helpers.small_decoders import build, error, setting
-
-NOT_SHIFTED = (
-    *("sinusoidal", "learned:rows=200", "learned-offset:rows=200", "rand-sinusoidal"),
-    *("fire:init_l=2", "rand-fire:init_l=2", "tape:form=non-equivariant"),
-    *("tape:start=learned", "tape-heads:start=learned"),
-)
-# Indices below FIRE's threshold, whatever the perturbation made of L. Task-structured encodings
-# number digits, and a table of random positions ends.
-SHIFTED = (
-    *(
-        name
-        for name in known_names("encoding")
-        if name not in ("abacus", "coupling", "bipe", "nope", "rand-learned")
-        and not any(other.split(":")[0] == name for other in NOT_SHIFTED[:6])
-    ),
-    *("fire:init_l=100000", "rand-fire:init_l=100000", "dape:base=alibi", "tape:form=vector"),
-)
-
-
-@pytest.mark.parametrize("name", [*SHIFTED, *NOT_SHIFTED])
-def test_a_shift_of_all_indices(name: str) -> None:
-    """Nothing to relative encodings, but to FIRE once t > L."""
-    decoder, seqs = decoder_for(name), example_batch(40)
-    far = 11 if "learned" in name else 1001
-    change = error(forward(decoder, replace(seqs, offset=far)), forward(decoder, seqs))
-    assert change < 1e-9 if name in SHIFTED else change > 1e-4
+from tests.helpers.small_decoders import build, setting
 
 
 @pytest.mark.parametrize(

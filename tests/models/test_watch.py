@@ -3,8 +3,8 @@
 Legend: B batch, T tokens, H heads, K head dim, F = K/2 frequencies.
 """
 
-from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import pytest
@@ -27,27 +27,24 @@ LAYERS = 3
 
 
 class Recorder:
-    """Keeps what a watcher is shown, in order, and beside it what each layer took and gave."""
+    """Keeps what a watcher is shown, in order, and what each layer took and gave."""
 
     def __init__(self, decoder: Decoder, monkeypatch: pytest.MonkeyPatch) -> None:
         self.events: list[tuple[int, str]] = []
         self.values: dict[str, list[Any]] = {"state": [], "weights": [], "v": [], "heads": []}
         for layer in decoder.pe.layers:
             assert isinstance(layer, PositionalLayer)
-            monkeypatch.setattr(layer, "attend", self.record(layer.attend))
+            monkeypatch.setattr(layer, "attend", partial(self.attend, layer.attend))
 
     def __call__(self, layer: int, kind: str, value: Any) -> None:
         self.events.append((layer, kind))
         self.values[kind].append(value)
 
-    def record(self, attend: Callable[..., tuple[Tensor, Any]]) -> Callable[..., Any]:
-        def recorded(x: Tensor, q: Tensor, k: Tensor, v: Tensor, *rest: Any) -> Any:
-            heads, state = attend(x, q, k, v, *rest)
-            self.values["v"].append(v)
-            self.values["heads"].append(heads)
-            return heads, state
-
-        return recorded
+    def attend(self, attend: Any, x: Tensor, q: Tensor, k: Tensor, v: Tensor, *rest: Any) -> Any:
+        heads, state = attend(x, q, k, v, *rest)
+        self.values["v"].append(v)
+        self.values["heads"].append(heads)
+        return heads, state
 
 
 @torch.no_grad()

@@ -1,4 +1,4 @@
-"""models/encodings/README.md lists what the files declare.
+"""After its introduction models/encodings/README.md lists what the files declare.
 
 `python -m tests.registry.test_encodings_readme` writes it anew.
 """
@@ -7,21 +7,6 @@ from tape_arith.arith.registry.declarations import Declaration
 from tape_arith.arith.registry.locate import declarations, folder
 
 FILE = folder("encoding") / "README.md"
-INTRODUCTION = """# Positional encodings
-
-Each encoding is one file; its name on the command line is the file's, with dashes. The docstring of
-its class has the formula, the source, the learned and shared parameters, and differences from the
-authors' code. Options read `name:option=value`. An option without a default here gets
-its value from the preset, as the docstring says (L0 and L1: the longest trained and tested
-sequences, in tokens).
-
-Task-structured encodings know a digit's place in its number. They have a section of their own, and
-in results a ranking of their own; [a table](../README.md) lists the tasks and formats for which
-abacus and coupling are defined. `rand-X` is X at randomized positions. A modifier changes, in
-training, the indices of an encoding that computes with them (`aug-rope`, `aug-tape`, `aug-fire`). A
-plus joins an encoding that only embeds with one that attends (`abacus+fire`), or adds a change at
-test time (`tape+yarn`), which training never sees.
-"""
 
 
 def row(declared: Declaration) -> str:
@@ -34,7 +19,7 @@ def row(declared: Declaration) -> str:
 
 
 def readme() -> str:
-    text = INTRODUCTION
+    text = FILE.read_text("utf-8").partition("\n## ")[0]
     entries = [entry for entry in declarations("encoding") if not entry.package]
     kinds = sorted(
         {entry.kind for entry in entries}, key=lambda kind: (kind == "task-structured", kind)

@@ -1,5 +1,6 @@
 """Names of encodings: one text for one encoding, and a clear line for a wrong one."""
 
+import re
 import sys
 from pathlib import Path
 
@@ -21,12 +22,6 @@ from tape_arith.arith.registry.names import (
     parse_list,
 )
 from tape_arith.models.errors import UsageError
-
-
-@pytest.fixture
-def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    monkeypatch.chdir(tmp_path)
-    return tmp_path
 
 
 def values(option: Option) -> st.SearchStrategy[Value]:
@@ -113,7 +108,7 @@ def test_canonical_names(text: str, canonical: str) -> None:
         ("empty.py:Mine", "empty.py defines no class"),
     ],
 )
-def test_wrong_names(text: str, message: str, folder: Path) -> None:
+def test_wrong_names(text: str, message: str, here: Path) -> None:
     Path("mine.py").write_text("class Mine:\n    def __init__(self, *, scale: float = 1.0): ...\n")
     Path("broken.py").write_text("class Mine(:\n")
     Path("null.py").write_bytes(b"class Mine: pass\0\n")
@@ -144,18 +139,19 @@ def test_lists() -> None:
         ("int | None", "7", 7),
         ("Literal['a', 'b'] | None", "b", "b"),
         ("Literal[1, 2]", "2", 2),
-        ("bool", "yes", "one of true, false"),
-        ("Literal[1, 2]", "3", "one of 1, 2"),
-        ("float", "nan", "a number"),
     ],
 )
 def test_options(annotation: str, text: str, value: Value) -> None:
-    option = Option(annotation, None)
-    if isinstance(value, str) and " " in value:
-        with pytest.raises(ValueError, match=value):
-            option.read(text)
-    else:
-        assert option.read(text) == value
+    assert Option(annotation, None).read(text) == value
+
+
+@pytest.mark.parametrize(
+    ("annotation", "text", "accepted"),
+    [("bool", "yes", "true, false"), ("Literal[1, 2]", "3", "1, 2"), ("float", "nan", "a number")],
+)
+def test_values_that_are_refused(annotation: str, text: str, accepted: str) -> None:
+    with pytest.raises(ValueError, match=accepted):
+        Option(annotation, None).read(text)
 
 
 @pytest.mark.parametrize(
@@ -163,19 +159,17 @@ def test_options(annotation: str, text: str, value: Value) -> None:
     ["Optional[int]", "typing.Literal['a', 'b']", "'int'", "None | int", "int | float"],
 )
 def test_a_type_that_cannot_be_read_is_refused_not_read_as_text(
-    annotation: str, folder: Path
+    annotation: str, here: Path
 ) -> None:
     Path("mine.py").write_text(
         f"class Mine:\n    def __init__(self, *, k: {annotation} = 1): ...\n"
     )
+    told = f"option 'k' has the type `{annotation}`"
     for name in ("k=2", "k=a"):
-        with pytest.raises(UsageError) as caught:
+        with pytest.raises(UsageError, match=re.escape(told)):
             parse(f"mine.py:Mine:{name}")
-        assert f"option 'k' has the type `{annotation}`" in str(caught.value)
     for warnings in (models_contract._warnings, task_contract._warnings):
-        assert any(
-            f"has the type `{annotation}`" in line for line in warnings(on_disk("mine.py", "Mine"))
-        )
+        assert any(told in line for line in warnings(on_disk("mine.py", "Mine")))
 
 
 def test_every_option_can_be_read() -> None:

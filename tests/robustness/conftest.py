@@ -16,7 +16,7 @@ def original_world(tmp_path_factory: pytest.TempPathFactory) -> Path:
     with pytest.MonkeyPatch.context() as patch:
         patch.chdir(folder)
         sweep_file("rope")
-        done("train", "--pe", "rope", *settings(steps=60))
+        done("train", "--pe", "rope", *settings())
         done("generate", *settings(), "--out", "set")
     return folder
 

@@ -26,13 +26,18 @@ class Mine(RoPE):
     kind = "rotary"
     paper = "none"
 '''
-TASK_TRAP = (
-    TRAP.replace("models.encodings.rope import RoPE", "arith.tasks.copy import Copy").replace(
-        "RoPE", "Copy"
-    )
-    + "    chance = 0.5\n"
-)
+TASK_TRAP = TRAP.replace("models.encodings.rope", "arith.tasks.copy").replace("RoPE", "Copy")
+TASK_TRAP += "    chance = 0.5\n"
 ESCAPE = "\x1b[31mred\x1b]0;title\x07\u202e\x9b2J"
+
+
+def assert_not_sprung(*commands: tuple[object, ...]) -> None:
+    """Run commands, and those that any run gets, that must run nothing of its files."""
+    every = (("score", RUN, "--fresh"), ("train", RUN), ("status", "runs"), ("report",))
+    for command in (*every, ("leaderboard", "--costs"), ("study", "errors", RUN), *commands):
+        result = call(*command)
+        assert not Path("sprung").exists(), command
+        assert "Traceback" not in result.err, result.err
 
 
 def test_a_file_of_one_s_own_runs_where_it_is_named(world: Path) -> None:
@@ -50,20 +55,7 @@ def test_a_run_brings_no_code(world: Path, recorded: bool, path: str) -> None:
     name = f"{file.absolute() if path == 'absolute' else file}:Mine"
     sha256 = hashlib.sha256(TRAP.encode()).hexdigest()
     edit(RUN / "run.json", encoding=name, sources={name: sha256} if recorded else {})
-    for command in (
-        ("score", RUN, "--fresh"),
-        ("train", RUN),
-        ("train", RUN, "--steps", "99"),
-        ("list",),
-        ("status", "runs"),
-        ("report",),
-        ("leaderboard", "--costs"),
-        ("study", "errors", RUN),
-        ("study", "stability", RUN),
-    ):
-        result = call(*command)
-        assert not Path("sprung").exists(), command
-        assert "Traceback" not in result.err, result.err
+    assert_not_sprung(("train", RUN, "--steps", "99"), ("list",), ("study", "stability", RUN))
     assert "never executed" in call("score", RUN, "--fresh").err
     edit(RUN / "grid.json", encoding=name)
     assert call("leaderboard", "--costs").code == 0 and not Path("sprung").exists()
@@ -76,21 +68,11 @@ def test_a_run_brings_no_task(world: Path) -> None:
     run, grid = (json.loads((RUN / part).read_text()) for part in ("run.json", "grid.json"))
     edit(RUN / "run.json", config=run["config"] | {"task": name})
     edit(RUN / "grid.json", evaluation=grid["evaluation"] | {"task": name})
-    for command in (
-        ("score", RUN, "--fresh"),
-        ("train", RUN),
-        ("status", "runs"),
-        ("report",),
-        ("leaderboard",),
-        ("leaderboard", "--costs"),
+    assert_not_sprung(
         ("tasks",),
         ("heatmap", "--compare", "rope"),
         ("curves", "--compare", "rope"),
-        ("study", "errors", RUN),
-    ):
-        result = call(*command)
-        assert not Path("sprung").exists(), command
-        assert "Traceback" not in result.err, result.err
+    )
     assert "a guess is right in 50" in call("leaderboard").out
 
 

@@ -50,7 +50,7 @@ def assert_busy(argv: list[str], folder: Path, holder: Process) -> None:
     assert contents(folder) == before
 
 
-def assert_goes_on(holder: Process) -> None:
+def assert_finishes(holder: Process) -> None:
     holder.send_signal(signal.SIGCONT)
     code, output = wait(holder)
     assert code == 0, output
@@ -84,7 +84,7 @@ def test_two_at_once(
     finish(argv, alone)
     with stopped(argv, shared, held) as first:
         assert_busy(second, shared, first)
-        assert_goes_on(first)
+        assert_finishes(first)
     assert results(shared) == results(alone)
 
 
@@ -95,7 +95,7 @@ def test_a_sweep_waits_for_a_training(tmp_path: Path) -> None:
         sweep = start(SWEEP, tmp_path)
         assert sweep.stderr is not None
         assert run in next(line for line in sweep.stderr if f"process {training.pid} " in line)
-        assert_goes_on(training)
+        assert_finishes(training)
         code, output = wait(sweep)
     assert code == 0, output
     assert (tmp_path / run / "grid.json").exists()

@@ -17,7 +17,7 @@ from tape_arith.arith.training.trainer import Trainer
 from tests.helpers.small_training import assert_same_bits, final_weights, untimed
 from tests.helpers.tiny_runs import done, refused, settings
 
-STEPS = list(range(2, 13, 2))
+STEPS = [2, 4, 6, 8]
 
 
 def line(step: int, inside: float, outside: float | None) -> dict[str, object]:
@@ -57,14 +57,12 @@ def test_a_run_is_the_same_with_and_without_curves(here: Path) -> None:
 def every_other_step(monkeypatch: pytest.MonkeyPatch) -> None:
     """A line of metrics every other step."""
     monkeypatch.setattr(Trainer, "log_every", 2)
-    monkeypatch.setattr(Trainer, "evaluate_every", 6)
+    monkeypatch.setattr(Trainer, "evaluate_every", 4)
 
 
 def train(out: str, *options: str) -> tuple[Run, str]:
-    """Train for twelve steps; return the run and its messages."""
-    result = done(
-        "train", "--pe", "rope", "--out", out, "--no-score", *settings(steps=12), *options
-    )
+    """Train for eight steps; return the run and its messages."""
+    result = done("train", "--pe", "rope", "--out", out, "--no-score", *settings(steps=8), *options)
     return Run(Path(result.out.strip())), result.err
 
 
@@ -125,7 +123,7 @@ def test_each_run_closes_its_trackers_as_one_that_fails_does(
     here: Path, use: Callable[[Fake], Fake], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     fake = use(Fake())
-    done("run", "--pe", "rope,nope", "--track", "tensorboard", *settings(steps=12))
+    done("run", "--pe", "rope,nope", "--track", "tensorboard", *settings(steps=8))
     assert fake.steps == STEPS * 2 and fake.closed == 2
     monkeypatch.setattr(Run, "add_metrics", lambda *_: 1 / 0)
     with pytest.raises(ZeroDivisionError):
@@ -157,7 +155,7 @@ def test_tensorboard_reads_what_was_written(here: Path, every_other_step: None) 
         points = [(event.step, event.value) for event in events.Scalars(key)]
         expected = [(m["step"], pytest.approx(m[key])) for m in run.metrics() if m[key] is not None]
         assert points == expected
-    assert [e.step for e in events.Scalars("small_grid/in_distribution")] == [6, 12]
+    assert [e.step for e in events.Scalars("small_grid/in_distribution")] == [4, 8]
     train("tracked", "--fresh")
     assert not run.tracking.exists()
 

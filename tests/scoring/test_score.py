@@ -49,7 +49,7 @@ FAMILIES = (
 CONFIG = small(trained_digits=3, tested_digits=6)
 BUCKET = Bucket("addition", 6, 0, "evaluation")  # to twice the trained digits
 ONE_DIGIT = small(trained_digits=1, tested_digits=2, hidden_size=32, mlp_size=32)
-ONE_DIGIT = replace(ONE_DIGIT, batch_size=64, steps=80, learning_rate=0.01)
+ONE_DIGIT = replace(ONE_DIGIT, batch_size=64, steps=40, learning_rate=0.01)
 FLOAT32, BFLOAT16 = cpu(), cpu(torch.bfloat16)
 Keys = NDArray[np.int64]
 Close = tuple[Decoder, Problems, Keys]
@@ -162,7 +162,7 @@ def problems_of(start: int, stop: int) -> tuple[Problems, Keys]:
 @pytest.mark.parametrize("name", FAMILIES)
 def test_what_it_decodes_is_exact_and_nothing_else(name: str) -> None:
     decoder = varied(name)
-    problems, keys = problems_of(0, 16)
+    problems, keys = problems_of(0, 10)
     assert len(set(problems.lengths.tolist())) > 5
     answers = greedy(decoder, problems, keys)
     assert len({token for answer in answers for token in answer}) > 3, "too dull a decoder"
@@ -185,7 +185,7 @@ def test_what_it_decodes_is_exact_and_nothing_else(name: str) -> None:
         assert outcome.first_wrong.tolist() == changed
         assert (outcome.num_correct >= outcome.first_wrong).all()
         assert (outcome.num_correct < outcome.answer_tokens).all()
-        if place in (0, 2):
+        if place == 2:
             assert_outcome(outcome, looped(decoder, wrong, keys))
 
 

@@ -203,6 +203,10 @@ def test_tables_show_shares_with_their_counts() -> None:
     wrong = "| RoPE | 0, 1 | out of distribution | 82.5 % (33 of 40) | 48.5 % (16 of 33) | "
     assert wrong + "51.5 % (17 of 33) | 0.0 % (0 of 17) | 16 | 0 | 0 | 0 | 17 | 0 |" in text
     assert "| 0 | 100.0 % (8 of 8) | 100.0 % (4 of 4) |" in text
+    # An error that the task cannot have has a column where there is one.
+    odd = run("rope", 0, 2).replace("other_digit", "for_symbol")
+    columns = (to_markdown(made_study("errors", *each)) for each in (runs, [odd]))
+    assert ["for a symbol |" in each for each in columns] == [False, True]
 
 
 def points(ax: Any, number: int) -> Any:

@@ -61,7 +61,9 @@ def naive(name: str, offset: int, leading: int) -> dict[str, np.ndarray[Any, Any
         )
         for layer in range(layers):
             # e of a state of rope or tape: each token's numbers of every head, [T, H, 4F].
-            e, e_moved = (torch.cat(tuple(state[layer]), -1)[0] for state in (states, moved))
+            e, e_moved = (
+                torch.cat(tuple(state[layer]), -1)[0].numpy() for state in (states, moved)
+            )
             for h in range(heads):
                 for t in range(len(tokens)):
                     late = t + leading

@@ -134,9 +134,10 @@ def test_files_that_are_refused(here: Path, text: str, message: str) -> None:
     line = refused("sweep", "mine.toml", "--dry-run")
     assert line.startswith("mine.toml") and message in line, line
     assert [path.name for path in here.iterdir()] == ["mine.toml"]
+
+
+def test_names_that_are_refused(here: Path) -> None:
+    """One reserves its logs for the command `run`."""
     assert "unknown sweep 'mini-al': did you mean 'mini-all'?" in refused("sweep", "mini-al")
-
-
-def test_a_sweep_does_not_share_the_logs_of_the_command_run(here: Path) -> None:
     Path("run.toml").write_text(GOOD)
     assert refused("sweep", "run.toml", "--dry-run").endswith("under this name: rename the file")

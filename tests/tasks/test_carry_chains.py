@@ -2,7 +2,6 @@
 
 import math
 import re
-from itertools import pairwise
 
 import numpy as np
 import pytest
@@ -15,33 +14,13 @@ from tape_arith.arith.errors import UsageError
 from tape_arith.arith.tasks.addition import Addition
 from tape_arith.arith.tasks.families.numbers import digits_of
 from tape_arith.arith.tasks.load import load_task
-from tape_arith.arith.tasks.task import Problems
 
-# The first 10,000 problems: as in test_bucket.py.
-GOLDEN = {
-    ("addition", 8, 0, 0): "65c29ede723f2019d4fcef5ceac7205a0af134b1b8bcd6d19a4ade3d1c4a6ae8",
-    ("addition", 16, 0, 0): "b14911a0501fcf18ee08acbe5325f6f198aa0b20f8205f910ed415d7a1a320ce",
-    ("addition", 80, 3, 0): "58d778f38e725e83558a2c48112412ff54db14c747f6f0202749e438ccacde53",
-    ("subtraction", 10, 0, 0): "a4c73e1506331d3b0f32b1ab283cc6a2945cfc9c93ce5bb2940663a6c1216e62",
-    ("subtraction", 40, 1, 0): "26acfa8a0940c81b574e62f1a0b024e18e45a4e3fc2499281744529844b14df1",
-    ("sum", 4, 0, 6): "b30b989efacdcaf9c17ac3ef5a62c9836a63f739ecb5ee5b69de463338233391",
-    ("sum", 20, 1, 10): "5e7f2187e9139837532defa18194e96ed53aff5f312a62df0f0bc2ea134a22ba",
-    ("multiplication", 4, 0, 0): "523994a3938fecdff8a5c95ca3cf31531ee46f6991e23fa1ebdbe48f755ca7d7",
-}
 SYMBOLS = {"addition": "+", "subtraction": "-", "sum": "+", "multiplication": "x"}
 CHOSEN = {
-    "addition": {"1+2": 0, "5+5": 1, "95+15": 1, "95+5": 2, "999+1": 3, "1+9999": 4, "949+51": 3},
-    "subtraction": {"7-5": 0, "15-7": 1, "1000-1": 3, "1-1000": 3, "1234-234": 0, "7171-1272": 2},
-    "sum": {
-        "1+2+6": 0,
-        "9+9+9": 1,
-        "5+5+90": 2,
-        "99+99+99+3": 2,
-        "28+1+1": 1,
-        "9+9+9+9+9+9+9+9+9+9+9+9": 2,
-        "9+8+8+75": 2,
-    },
-    "multiplication": {"3x3": 0, "7x5": 1, "99x99": 3, "12x11": 0, "25x4": 2, "5x19": 1},
+    "addition": {"1+2": 0, "95+15": 1, "95+5": 2, "1+9999": 4, "949+51": 3},
+    "subtraction": {"7-5": 0, "15-7": 1, "1-1000": 3, "1234-234": 0, "7171-1272": 2},
+    "sum": {"1+2+6": 0, "9+9+9": 1, "5+5+90": 2, "28+1+1": 1, "9+8+8+75": 2},
+    "multiplication": {"3x3": 0, "7x5": 1, "99x99": 3, "25x4": 2, "5x19": 1},
 }
 
 
@@ -126,43 +105,6 @@ def test_chains_of_any_numbers(numbers: list[int], change: int) -> None:
 # The split
 
 
-@pytest.mark.parametrize("fields", GOLDEN)
-def test_golden_hashes(fields: tuple[str, int, int, int]) -> None:
-    task, max_digits, seed, operands = fields
-    bucket = Bucket(task, max_digits, seed, CARRY, operands)
-    assert bucket.sha256(10_000) == GOLDEN[fields]
-
-
-HARD = [
-    *(("addition", digits, 0) for digits in (1, 2, 5, 16)),
-    *(("subtraction", digits, 0) for digits in (1, 2, 16)),
-    *(("sum", digits, operands) for digits, operands in ((1, 2), (4, 6), (9, 15))),
-    *(("multiplication", digits, 0) for digits in (1, 2, 6)),
-    ("multiplication:b_digits=2", 6, 0),
-]
-
-
-@pytest.mark.parametrize(("task", "max_digits", "operands"), HARD)
-def test_every_problem_is_right_and_balanced(task: str, max_digits: int, operands: int) -> None:
-    bucket = Bucket(task, max_digits, 4, CARRY, operands)
-    count = bucket.num_cells * max(2, 600 // bucket.num_cells)
-    problems = bucket.problems(0, count)
-    lines = load_task(task).vocabulary.decode(problems.tokens).split("[EOS]")[:-1]
-    chains = load_task(task).carry_chains(bucket.drawn(0, count)).tolist()
-    num_axes, task = len(bucket.shape), task.partition(":")[0]
-    for line, lengths, chain in zip(lines, problems.axis_lengths.tolist(), chains, strict=True):
-        prompt, answer = line.split("=")
-        operands_written = prompt.split(SYMBOLS[task])
-        sizes = [*map(len, operands_written)]
-        assert lengths == (sizes[:num_axes] if not operands else [len(sizes), max(sizes)])
-        assert all(each[-1] != "0" for each in operands_written)
-        numbers = [int(each[::-1]) for each in operands_written]
-        assert int(answer[::-1]) == right_answer(task, numbers)
-        assert chain == longest_chain(task, numbers)
-    cells = np.unique(problems.axis_lengths, axis=0, return_counts=True)[1]
-    assert len(cells) == bucket.num_cells and (cells == count // bucket.num_cells).all()
-
-
 DRAWN = [
     *(("addition", cell) for cell in ((1, 1), (1, 6), (6, 1), (2, 2), (3, 5), (9, 4))),
     *(("subtraction", cell) for cell in ((2, 1), (1, 6), (3, 3), (9, 4), (6, 6))),
@@ -225,22 +167,6 @@ def test_a_hard_product_is_the_draw_nearest_to_the_length_wanted() -> None:
     for row in range(count):
         wanted = 1 + math.floor(halves[row, 0] * max(chains[:, row]) / 2**32)
         assert abs(hard[row] - wanted) == min(abs(chains[:, row] - wanted))
-
-
-@pytest.mark.parametrize("task", SYMBOLS)
-def test_any_slicing_gives_the_same_and_no_other_split_does(task: str) -> None:
-    operands = 6 if task == "sum" else 0
-    bucket = Bucket(task, 9, 1, CARRY, operands)
-    expected = bucket.problems(80, 400)
-    parts = [bucket.problems(*span) for span in pairwise([80, 81, 162, 162, 300, 400])]
-    joined = Problems(*(np.concatenate(arrays) for arrays in zip(*parts, strict=True)))
-    for array, part in zip(map(np.asarray, expected), map(np.asarray, joined), strict=True):
-        assert np.array_equal(array, part)
-    splits = [Bucket(task, 9, 1, split, operands) for split in ("train", "evaluation")]
-    for split in splits:
-        assert not np.array_equal(split.axis_lengths(80, 400), expected.axis_lengths)
-    keys = [each.keys(0, 500) for each in (bucket, *splits)]
-    assert len(np.unique(np.concatenate(keys))) == 1500
 
 
 @pytest.mark.parametrize("task", ["copy", "modular-sum", "sort", "or"])

@@ -20,7 +20,7 @@ from tape_arith.models.attention import Eager
 from tests.helpers.small_training import small, trainer
 from tests.helpers.tiny_runs import done, refused, settings
 
-STEPS = 15
+STEPS = 8
 MOST = 3
 
 

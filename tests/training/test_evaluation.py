@@ -76,9 +76,8 @@ def test_the_small_grid_is_its_own() -> None:
 def learning() -> Trainer:
     """Rope that can add one digit, mostly: right and wrong answers in and out of distribution."""
     torch.set_num_threads(1)
-    config = small(
-        trained_digits=1, tested_digits=3, steps=150, hidden_size=32, mlp_size=32, batch_size=32
-    )
+    config = small(trained_digits=1, tested_digits=3, steps=40, hidden_size=32, mlp_size=32)
+    config = replace(config, batch_size=64, learning_rate=0.01)
     return train(trainer(config), evaluate_every=1000)
 
 
@@ -105,7 +104,7 @@ def test_exact_match_is_that_of_a_plain_loop(learning: Trainer) -> None:
 
 def trained(name: str, *, curves: bool, evaluate_every: int) -> tuple[Trainer, list[Line]]:
     lines: list[Line] = []
-    one = trainer(small(steps=20), name)
+    one = trainer(small(steps=20, batch_size=4, groups=1), name)
     one.curves = curves
     return train(one, lines.append, evaluate_every=evaluate_every), lines
 

@@ -27,13 +27,11 @@ from tape_arith.arith.runs.preset import load_preset
 from tape_arith.arith.runs.request import Request
 from tape_arith.arith.runs.run import Run
 from tape_arith.arith.scoring.score import sequences
-from tape_arith.arith.training import session
 from tape_arith.arith.training.begin import extend_run
 from tape_arith.arith.training.checkpoints import Checkpoints
 from tape_arith.arith.training.session import Session, continue_run, train_run
 from tape_arith.arith.training.trainer import Trainer
 from tape_arith.models.decoder import Decoder
-from tape_arith.models.hardware import Hardware
 from tape_arith.models.runner import Runner
 from tests.helpers.small_training import (
     assert_same_bits,
@@ -174,12 +172,9 @@ SMALL = small(steps=12)
 
 
 @pytest.fixture
-def source(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Run:
-    """A finished run of rope; runs save every few steps, in float32 on one thread."""
-    monkeypatch.setattr(Trainer, "log_every", 2)
-    monkeypatch.setattr(Trainer, "evaluate_every", 4)
+def source(tmp_path: Path, often: None, monkeypatch: pytest.MonkeyPatch) -> Run:
+    """A finished run of rope; runs save every few steps."""
     monkeypatch.setattr(Checkpoints, "save_every", 4)
-    monkeypatch.setattr(session, "detect", lambda *choice: Hardware("cpu", torch.float32))
     return train(tmp_path, "rope")
 
 
@@ -210,22 +205,12 @@ def by_hand(source: Run, name: str, *, frozen: bool = False) -> dict[str, Tensor
 
 @pytest.mark.parametrize("frozen", [False, True])
 def test_training_goes_on_whatever_kills_it(tmp_path: Path, source: Run, frozen: bool) -> None:
+    """Before the first save and after; and it needs its source no more."""
     begin: dict[str, Any] = {"source": source, "only_positional": frozen}
-    for stops in (1, 5, 6):  # before the first save, and after
+    for stops in (1, 5):
         folder = train(tmp_path, "tape", should_stop=stop_after(stops), **begin)
-        assert (folder.state().trained, folder.latest.exists()) == (stops == 6, stops < 6)
-    assert_same_bits(final_weights(folder), by_hand(source, "tape", frozen=frozen))
-    marker = "only-positional-from" if frozen else "from"
-    assert folder.path.parent.name == f"tape@{marker}=rope"
-    first = final_weights(source)
-    for key, tensor in final_weights(folder).items():
-        unchanged = key in first and torch.equal(tensor, first[key])
-        assert unchanged == (frozen and not key.startswith("model/pe.")), key
-
-
-def test_it_needs_its_source_no_more(tmp_path: Path, source: Run) -> None:
-    unbroken = train(tmp_path / "unbroken", "tape", source=source)
-    folder = train(tmp_path, "tape", source=source, should_stop=stop_after(5))
+        assert folder.latest.exists() and not folder.state().trained
+    expected, first = by_hand(source, "tape", frozen=frozen), final_weights(source)
     source.final.unlink()
     lost = folder.latest.parent.rename(tmp_path / "lost")
     with pytest.raises(Failure, match="holds the weights that the run begins from"):
@@ -233,9 +218,14 @@ def test_it_needs_its_source_no_more(tmp_path: Path, source: Run) -> None:
     lost.rename(folder.latest.parent)
     while not folder.state().trained:
         continue_run(folder, should_stop=stop_after(3))
-    assert_same_bits(final_weights(folder), final_weights(unbroken))
+    assert_same_bits(final_weights(folder), expected)
+    marker = "only-positional-from" if frozen else "from"
+    assert folder.path.parent.name == f"tape@{marker}=rope"
+    for key, tensor in final_weights(folder).items():
+        unchanged = key in first and torch.equal(tensor, first[key])
+        assert unchanged == (frozen and not key.startswith("model/pe.")), key
     # By its name, once it is there.
-    assert train(tmp_path, "tape@from=rope") == folder
+    assert train(tmp_path, f"tape@{marker}=rope") == folder
     extend_run(folder, 20)
     continue_run(folder, should_stop=never)
     assert checkpoint.load(folder.final, "cpu")[1]["step"] == 20
@@ -243,7 +233,8 @@ def test_it_needs_its_source_no_more(tmp_path: Path, source: Run) -> None:
 
 def test_wrong_sources_are_refused(tmp_path: Path, source: Run) -> None:
     unfinished = train(tmp_path, "nope", should_stop=stop_after(1))
-    tape = train(tmp_path, "tape")
+    quick = replace(SMALL, steps=1)
+    tape, other = train(tmp_path, "tape", quick), train(tmp_path / "other", "rope", quick)
 
     def message(name: str, config: Config = SMALL, seed: int = 0, **options: Any) -> str:
         with untouched(tmp_path), pytest.raises(UsageError) as caught:
@@ -264,9 +255,8 @@ def test_wrong_sources_are_refused(tmp_path: Path, source: Run) -> None:
     assert "rope has no parameters of its own" in frozen
     assert "--init-from RUN" in message("tape@from=rope")
     assert "does not begin from a run of rope" in message("tape@from=fire", source=source)
-    train(tmp_path, "tape", source=source)
+    train(tmp_path, "tape", source=source, should_stop=stop_after(1))
     faster = replace(SMALL, learning_rate=1e-3)
-    other = train(tmp_path / "other", "rope", faster)
     assert "began from other weights than those of" in message("tape", source=other)
     assert "holds another run (learning_rate" in message("tape", faster, source=source)
 

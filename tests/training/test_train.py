@@ -55,8 +55,8 @@ def resumed(root: Path, config: Config, every: int, name: str = "rope") -> Run:
     raise AssertionError("never finished")
 
 
-def test_a_run_is_its_trainer(tmp_path: Path, uninterrupted: Outcome) -> None:
-    folder = run(tmp_path, small())
+def test_a_run_is_its_trainer(finished: Run, uninterrupted: Outcome) -> None:
+    folder = finished
     assert folder.state().trained and not folder.latest.exists()
     assert_same_bits(final_weights(folder), uninterrupted[0])
     assert untimed(folder.metrics()) == uninterrupted[1]
@@ -66,11 +66,19 @@ def test_a_run_is_its_trainer(tmp_path: Path, uninterrupted: Outcome) -> None:
     assert facts["step"] == 24
 
 
-@pytest.mark.parametrize("every", [4, 23, pytest.param(1, marks=pytest.mark.slow)])
+@pytest.mark.parametrize(
+    "stops", [(4, 9, 10, 1, 5), pytest.param((1,) * 29, marks=pytest.mark.slow)]
+)
 def test_stopped_and_resumed_is_unbroken(
-    tmp_path: Path, uninterrupted: Outcome, every: int
+    tmp_path: Path, uninterrupted: Outcome, stops: tuple[int, ...]
 ) -> None:
-    folder = resumed(tmp_path, small(), every)
+    """Before the first save, between two, at the cool-down's and before it, and near the end."""
+    for stop in stops:
+        folder = run(tmp_path, small(), stop=stop)
+        assert folder.latest.exists() and not folder.state().trained
+    with open(folder.metrics_file, "a") as file:  # cut short by a kill
+        file.write(json.dumps({**folder.metrics()[-1], "step": 30}) + '\n{"step": 35, "lo')
+    run(tmp_path, small())
     assert_same_bits(final_weights(folder), uninterrupted[0])
     assert untimed(folder.metrics()) == uninterrupted[1]
 
@@ -107,7 +115,7 @@ def drawn(decoder: Decoder) -> dict[str, torch.Tensor]:
     ("name", "dtype"), [("tape-heads", torch.float32), ("rope", torch.bfloat16)]
 )
 def test_the_number_of_threads_changes_no_bit(name: str, dtype: torch.dtype) -> None:
-    config = small(steps=10, groups=5)
+    config = small(steps=5, groups=5)
     one, two = (train(trainer(config, name, hardware=cpu(dtype, threads))) for threads in (1, 2))
     assert_same_bits(weights(two), weights(one))
 
@@ -117,8 +125,6 @@ def test_a_dataset_and_problems_made_as_needed_give_one_run(tmp_path: Path) -> N
     bucket = Bucket(config.task, config.trained_digits, 0, "train")
     generate(tmp_path / "data", bucket, 100)
     made = train(trainer(config))
-    read = train(trainer(config, source=Dataset(tmp_path / "data")))
-    assert_same_bits(weights(read), weights(made))
     folder = run(tmp_path / "runs", config, options=TrainOptions(tmp_path / "data"), stop=8)
     assert_same_bits(final_weights(run(tmp_path / "runs", config)), weights(made))
     assert folder.record().data == Dataset(tmp_path / "data").manifest.sha256
@@ -137,20 +143,15 @@ def test_a_finished_run_is_left_alone_and_never_shortened(tmp_path: Path, finish
     assert contents(tmp_path) == before
 
 
-def test_a_fresh_start_forgets_the_old_run(tmp_path: Path, uninterrupted: Outcome) -> None:
-    run(tmp_path, small(learning_rate=0.1, steps=20))
-    folder = run(tmp_path, small(), fresh=True)
-    assert_same_bits(final_weights(folder), uninterrupted[0])
-    assert untimed(folder.metrics()) == uninterrupted[1]
-
-
-def test_a_fresh_start_that_was_killed_leaves_no_finished_run(
-    tmp_path: Path, finished: Run
-) -> None:
-    """The record is removed first; the weights of the earlier run must not pass for the next."""
-    finished.record_file.unlink()
-    again = run(tmp_path, small(steps=12))
-    assert checkpoint.load(again.final, "cpu")[1]["step"] == 12
+@pytest.mark.parametrize("killed", [False, True])
+def test_a_fresh_start_forgets_the_old_run(tmp_path: Path, finished: Run, killed: bool) -> None:
+    """Its record is removed first; its weights must not pass for those of the next run."""
+    if killed:
+        finished.record_file.unlink()
+    config, lines = small(steps=12), list[Line]()
+    run(tmp_path, config, fresh=not killed)
+    assert_same_bits(final_weights(finished), weights(train(trainer(config), lines.append)))
+    assert untimed(finished.metrics()) == untimed(lines)
 
 
 # ---- extension -----------------------------------------------------------------------------
@@ -169,12 +170,11 @@ def test_an_extension_goes_on_from_before_the_cooldown_and_resumes(finished: Run
     extend_run(folder, 34)
     assert not folder.state().trained
     assert checkpoint.load(folder.latest, "cpu")[1]["step"] == 24
-    while not folder.state().trained:
-        continue_run(folder, should_stop=stop_after(6))
-    assert_same_bits(final_weights(folder), extended(34, small())[0])
+    continue_run(folder, should_stop=never)
     extend_run(folder, 40)
     extend_run(folder, 40)  # called again, as after a kill
-    continue_run(folder, should_stop=never)
+    while not folder.state().trained:
+        continue_run(folder, should_stop=stop_after(6))
     expected, lines = extended(40, small())
     assert_same_bits(final_weights(folder), expected)
     assert untimed(folder.metrics()) == lines
@@ -192,13 +192,6 @@ def test_a_run_without_cooldown_is_extended_from_its_end(tmp_path: Path) -> None
 
 
 # ---- what goes wrong -----------------------------------------------------------------------
-
-
-def test_metrics_cut_short_by_a_kill_are_mended(tmp_path: Path, uninterrupted: Outcome) -> None:
-    folder = run(tmp_path, small(), stop=17)
-    with open(folder.metrics_file, "a") as file:
-        file.write(json.dumps({**folder.metrics()[-1], "step": 20}) + '\n{"step": 25, "lo')
-    assert untimed(run(tmp_path, small()).metrics()) == uninterrupted[1]
 
 
 class Killed(BaseException):

@@ -1,5 +1,6 @@
 """Users' encodings: an error of their code is one line that names it, and stops no other."""
 
+import json
 import sys
 from pathlib import Path
 
@@ -107,6 +108,9 @@ def test_a_failing_encoding_stops_no_other(here: Path) -> None:
     assert result.code == 1
     assert states["score/mine/mini/rope/seed-0/grid"] == "scored"
     assert states["train/mine/mini/mine.py@Mine/seed-0"] == "failed"
+    assert states["score/mine/mini/mine.py@Mine/seed-0/grid"] == "waiting"
+    jobs = json.loads(done("status", "mine", "--json").out)["jobs"]
+    assert jobs == json.loads(result.out)["jobs"] and "mine.py:Mine failed" in jobs[0]["reason"]
 
 
 def test_sys_exit_is_no_success(here: Path) -> None:

@@ -169,7 +169,7 @@ def _curves(rows: pd.DataFrame, board: Board) -> dict[str, list[dict[str, Any]]]
 
 
 def _thinned(table: pd.DataFrame, most: int) -> pd.DataFrame:
-    """Return every k-th row, at most `most` of them, and the last row."""
+    """Return every k-th row, at most `most` rows, and the last row."""
     count = len(table)
     return table.iloc[sorted({*range(0, count, max(-(-count // most), 1)), *range(count)[-1:]})]
 

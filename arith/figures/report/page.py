@@ -101,7 +101,7 @@ def _words(axes: Axes) -> dict[str, str]:
 
 
 def _plot(axes: Axes) -> dict[str, Any]:
-    """Return the words and marks along a plot, and what of it is trained; places are 0..1."""
+    """Return labels, tick marks and the trained part of a plot; places are 0..1."""
     counts = [len(axis.lengths) for axis in axes]
     marks = [
         [

@@ -1,11 +1,11 @@
 """Measure carry chains, and draw numbers with long ones.
 
 Each place of an answer has a column: the sum of the operands' digits there, their difference, or a
-sum of products. A carry c into a place gives the carry floor((column + c) / 10) out of it, which is
-below 0 where a subtraction borrows. A place passes a carry on if its carry out would differ without
-the carry in. A chain is a place that carries by itself and the places directly after it that pass
-on. In sums of two numbers the digits of the first sum to 10 or more, those of the others to 9. So
-the last digit that a chain of length l changes depends on digits l places before it.
+sum of products. With a carry c into a place, the carry out is floor((column + c) / 10); it is below
+0 where a subtraction borrows. A place passes a carry on if its carry out would differ without the
+carry in. A chain is a place that carries by itself and the places directly after it that pass on.
+In sums of two numbers the digits at the first place of a chain sum to 10 or more, at the others to
+9. So the last digit that a chain of length l changes depends on digits l places before it.
 Source: Knuth 1978, The average time for carry propagation; Pippenger 2002, Analysis of carry
 propagation in addition.
 
@@ -60,7 +60,7 @@ def draw_chained(
     lengths        int64[n, 2]: digits of each number
     halves         uint32[n, 2 + W]: the chain's length, its start, then each place's pair of digits
     other_columns  int64[n, W]: the sum of other numbers at each place
-    sign           -1: the difference of the numbers, of which the first has no fewer digits
+    sign           -1: the difference of the numbers; the first has no fewer digits
 
     Returns their digits, uint8[n, W] each. The length l of the longest chain is uniform over 1 to
     the digits of the longer number, less one in a difference, which is not below 0, so its leading

@@ -5,10 +5,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from string import ascii_letters
 
-import numpy as np
-import numpy.typing as npt
-
-UInt8 = npt.NDArray[np.uint8]
+from tape_arith.arith.tasks.families.numbers import UInt8
 
 PAD, UNK, BOS, EOS = 0, 1, 2, 3
 SPECIAL = ("[PAD]", "[UNK]", "[BOS]", "[EOS]")

@@ -22,11 +22,11 @@ CPU, GPU = Hardware("cpu", torch.float32), Hardware("cuda", torch.bfloat16)
 
 
 @pytest.mark.parametrize("layout", [padded, packed])
-@pytest.mark.parametrize(("widths", "scale"), [((K,), None), ((K, 24), 0.7)], ids=str)
+@pytest.mark.parametrize(("widths", "scale"), [((K,), None), ((K, 24, 5), 0.7)], ids=str)
 def test_both_layouts(
     layout: Callable[[], Sequences], widths: tuple[int, ...], scale: float | None, device: str
 ) -> None:
-    """The second value is as TAPE's first state: the same for all rows and heads."""
+    """The values after the first are as TAPE's first state: the same for all rows and heads."""
     seqs = layout()
     q, k, *values = exact = inputs(seqs, widths)
     expected = loop(q, k, values, seqs, scale or K**-0.5)

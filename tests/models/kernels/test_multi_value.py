@@ -15,12 +15,11 @@ import pytest
 import torch
 import triton.language as tl
 from torch import Tensor
-from torch.nn.functional import scaled_dot_product_attention
 
 from tape_arith.models.kernels import multi_value
 from tape_arith.models.kernels.multi_value import multi_value_attention
 from tape_arith.models.kernels.tiles import kernel, place
-from tests.helpers.kernel_problems import HALF, SCALE, Problem, distance, exact, problem, reference
+from tests.helpers.kernel_problems import HALF, SCALE, Problem, distance, exact, problem
 
 EXACT = 3e-6
 ROUNDED = 3e-2
@@ -39,23 +38,12 @@ def check(case: Problem, tolerance: float) -> None:
     assert distance(case.run(), case.expected()) < tolerance
 
 
-def test_the_reference_is_attention() -> None:
-    case = problem([3, 0, 9], device="cpu", values=2, value_width=8, tail=2)
-    q, k, *values = (x.double() for x in case.inputs)
-    for output, v in zip(reference(q, k, values, case.starts, SCALE), values, strict=True):
-        assert not output[12:].any()
-        for span in (slice(0, 3), slice(3, 12)):
-            a, b, c = (x[span].transpose(0, 1)[None] for x in (q, k, v))
-            expected = scaled_dot_product_attention(a, b, c, is_causal=True, scale=SCALE)
-            torch.testing.assert_close(output[span].transpose(0, 1)[None], expected)
-
-
 @pytest.mark.parametrize(
     ("one_tile", "lengths"),
     [
         # Around the edges of each tile: 16, 32, 64, 128 tokens, and of two launches 64 and 65.
-        *((True, lengths) for lengths in ([16, 1, 7], [32, 17, 2], [33, 64, 31], [65, 128, 64, 3])),
-        *((False, lengths) for lengths in ([100, 64, 65, 1], [31, 33, 32])),
+        *((True, lengths) for lengths in ([16, 1], [32, 17], [33, 64, 31], [65, 128, 64, 3])),
+        *((False, lengths) for lengths in ([96, 65, 1], [31, 33, 32])),
     ],
     ids=str,
 )
@@ -78,7 +66,7 @@ def test_values_of_any_number_and_width(
     sizes: dict[str, Any] = {"values": values, "width": width, "value_width": value_width}
     # A score, and so its rounding, grows with the root of the width. CPUs differ in how they add.
     tolerance = EXACT * max(1, (width / 64) ** 0.5)
-    check(problem([*lengths, 0], device=device, tail=3, **sizes), tolerance)
+    check(problem([*lengths, 0], device=device, heads=1, tail=3, **sizes), tolerance)
 
 
 @pytest.mark.slow
@@ -99,7 +87,7 @@ def test_lengths_beyond_training(lengths: list[int], dtype: torch.dtype, device:
 
 @pytest.mark.parametrize(
     ("lengths", "state"),
-    [([16], HALF), ([1, 64], torch.float32), ([100, 60], torch.float32), ([140, 20], HALF)],
+    [([16], HALF), ([1, 64], torch.float32), ([129, 20], HALF)],
     ids=str,
 )
 def test_bfloat16(lengths: list[int], state: torch.dtype, device: str) -> None:
@@ -156,11 +144,7 @@ def test_views_of_a_fused_projection(lengths: list[int], device: str) -> None:
 
 
 @both_kernels
-@pytest.mark.parametrize(
-    ("used", "wanted"),
-    [((0, 1, 2), (2,)), ((0, 1, 2), (3, 4)), ((0, 2), (0, 1, 2, 4))],
-    ids=str,
-)
+@pytest.mark.parametrize(("used", "wanted"), [((0, 1, 2), (3, 4)), ((0, 2), (2,))], ids=str)
 def test_some_outputs_and_gradients(
     lengths: list[int], used: tuple[int, ...], wanted: tuple[int, ...], device: str
 ) -> None:
@@ -177,26 +161,15 @@ def test_some_outputs_and_gradients(
     assert distance(gradients, expected) < EXACT
 
 
-def test_values_of_different_widths(device: str) -> None:
-    wide = problem([9, 20], device=device, value_width=24)
-    narrow = Problem(
-        [*wide.inputs[:3], wide.inputs[3][..., :16], wide.inputs[4][..., :5]],
-        [wide.gradients[0], wide.gradients[1][..., :16], wide.gradients[2][..., :5]],
-        wide.starts,
-        wide.longest,
-    )
-    assert [x.shape[-1] for x in narrow.run()[:3]] == [24, 16, 5]
-    check(narrow, EXACT)
-
-
 @both_kernels
 def test_large_scores_give_the_same_bits_twice(lengths: list[int], device: str) -> None:
     """Scores up to 300, of which float32 knows four digits, do not overflow in the softmax."""
     case = problem(lengths, device=device, heads=1)
     for x in case.inputs[:2]:
         x *= 8
-    check(case, 1e-4)
-    assert all(torch.equal(x, y) for x, y in zip(case.run(), case.run(), strict=True))
+    results = case.run()
+    assert distance(results, case.expected()) < 1e-4
+    assert all(map(torch.equal, results, case.run()))
 
 
 def test_one_graph(device: str) -> None:
