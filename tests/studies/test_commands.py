@@ -12,6 +12,7 @@ import pytest
 
 from tape_arith.arith.grids.grid import Grid
 from tape_arith.arith.runs.record import InitFrom
+from tape_arith.arith.runs.run import Run
 from tape_arith.arith.studies import attention, errors
 from tape_arith.arith.studies.inputs import comparable_runs
 from tape_arith.arith.studies.study import INSIDE, OUTSIDE
