@@ -27,9 +27,9 @@ from tape_arith.arith.terminal import escape_control, protect_streams
 
 PANELS = {
     "From problems to grids": ("generate", "train", "score", "ask", "run", "sweep", "status"),
-    "What came out": ("heatmap", "leaderboard", "tasks", "report", "curves", "export"),
-    "What goes on inside": ("study",),
-    "What there is, and how fast": ("list", "check", "doctor", "bench"),
+    "Results": ("heatmap", "leaderboard", "tasks", "report", "curves", "export"),
+    "Inside trained runs": ("study",),
+    "Encodings, tasks, this machine": ("list", "check", "doctor", "bench"),
 }
 """The commands under each title of `--help`; each is a file of arith/commands."""
 

@@ -10,7 +10,7 @@
     tape_arith.leaderboard("results/mini")
 
 runs.py         generate, train and score; many runs at once
-comparisons.py  grids side by side: frames, figures, a page; studies of trained runs
+comparisons.py  compare grids in frames, figures and a page; study trained runs
 
 A finished run is not trained again, and an interrupted run continues. A request that makes no sense
 raises UsageError, any other failure raises Failure; the text of both is one line for people.

@@ -35,7 +35,7 @@ def load_grids(
     The columns are those of `Grid.to_frame`. Runs of all budgets are included; an
     incomplete grid is left out.
     """
-    selection = _selection(runs, pe, preset, split, max_digits)
+    selection = select(runs, pe, preset, split, max_digits)
     grids = [grid for grid in selection.grids() if grid.complete]
     scored = {grid.name for grid in grids}
     missing = [name for name in selection.wanted if name not in scored]
@@ -76,7 +76,7 @@ def heatmap(
     looks: dict[str, Any] = {"width": width, "columns": columns, "caption": caption}
     grids = [] if isinstance(pe, str) else [grid for grid in pe if isinstance(grid, Grid)]
     if not grids:
-        selection = _selection(runs, pe, preset, split, max_digits)
+        selection = select(runs, pe, preset, split, max_digits)
         return draw(selection, seed=seed, sort=sort, labels=labels, **looks)[0]
     if len(grids) < len(pe):
         raise UsageError("a heatmap takes grids or names, not both")
@@ -104,7 +104,7 @@ def leaderboard(
     task   rank only the runs of this task
     costs  whether to add parameters, FLOPs, loss and speed of training
     """
-    selection = _selection(runs, pe, preset, split, max_digits, task)
+    selection = select(runs, pe, preset, split, max_digits, task)
     return pd.DataFrame(build_board(selection, costs=costs).numbers())
 
 
@@ -120,7 +120,7 @@ def tasks(
 
     names  tasks or presets, each ranked by itself
     """
-    selection = _selection(runs, pe, None, split, max_digits)
+    selection = select(runs, pe, None, split, max_digits)
     return pd.DataFrame(across_tasks(selection, _joined(names)).numbers())
 
 
@@ -130,7 +130,7 @@ def curves(
     """Return the numbers of training and of its small grids, one row each (`Curves.rows`)."""
     from tape_arith.arith.compare.curves import study
 
-    return study(Selection(Path(runs), _joined(pe), known_preset(preset))).rows
+    return study(select(runs, pe, preset)).rows
 
 
 def report(
@@ -151,7 +151,7 @@ def report(
     path = None if out is None else Path(out)
     if path is not None and path.suffix.lower() not in (".html", ".htm"):
         raise UsageError(f"cannot write {path.name}: a report's name ends in .html")
-    selection = _selection(runs, pe, preset, split, max_digits)
+    selection = select(runs, pe, preset, split, max_digits)
     content = collect(selection, costs=costs)
     folder = preset_folder(Path(runs), content.board.preset)
     path = path or folder / f"report{selection.evaluation_set.name}.html"
@@ -184,14 +184,15 @@ def study(
     return measured
 
 
-def _selection(
+def select(
     runs: str | Path,
-    pe: str | Sequence[object],
-    preset: str | None,
-    split: str,
-    max_digits: int | None,
+    pe: str | Sequence[object] = ALL,
+    preset: str | None = None,
+    split: str = EVALUATION,
+    max_digits: int | None = None,
     task: str | None = None,
 ) -> Selection:
+    """Return the selected runs. Raises UsageError for an unknown preset or split."""
     evaluation_set = EvaluationSet(known_split(split), max_digits)
     return Selection(Path(runs), _joined(pe), known_preset(preset), task, evaluation_set)
 

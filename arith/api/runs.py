@@ -120,7 +120,7 @@ class Run(runs_on_disk.Run):
         _configure()
         record = trained_record(self)
         name = Name(record.name.encoding, _parsed(extrapolation))
-        return trained_decoder(self, name, record).eval()
+        return trained_decoder(self, name, record)
 
     def export(
         self, out: str | Path | None = None, extrapolation: str | None = None, fresh: bool = False

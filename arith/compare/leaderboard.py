@@ -25,7 +25,7 @@ _UNKNOWN, _NOT_RANKED = "Of unknown kind", "Not ranked"
 SECTIONS: Mapping[str, str] = {
     _AGNOSTIC: "",
     _STRUCTURED: "these know where digits stand, a prior that the others do not have",
-    _UNKNOWN: "not known here any more, so nobody can say what they know of the task",
+    _UNKNOWN: "their files are missing, so their kind is unknown",
     _NOT_RANKED: "a seed below 99 % in distribution, or a mean that is not known",
 }
 """The sections in their order, and why each is ranked apart."""
@@ -195,7 +195,7 @@ def _why_no_test(panel: Panel, reference: str, other: Panel | None) -> str | Non
 
 
 def _with_costs(row: Row) -> Row:
-    """Add parameters, FLOPs, and the loss and speed of training, as far as recorded."""
+    """Add parameters, FLOPs, and the loss and speed of training, where they are recorded."""
     about, trainings = row.panel.about, [_training(run) for run in row.runs]
     if about is None or about.parameters is None:
         say(f"note: no run of {row.panel.encoding} records its parameters and FLOPs")

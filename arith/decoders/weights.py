@@ -167,7 +167,7 @@ def trained_record(run: Run) -> RunRecord:
 
 
 def trained_decoder(run: Run, name: Name, record: RunRecord) -> Decoder:
-    """Build the decoder of a trained run with its final weights, on this machine's device.
+    """Build the decoder of a trained run with its final weights, ready to evaluate here.
 
     `name` is the run's encoding, with an extrapolation or without.
     """
@@ -175,4 +175,4 @@ def trained_decoder(run: Run, name: Name, record: RunRecord) -> Decoder:
     weights = final_weights(run, record, device)
     decoder = decoder_for(record.config, name, record.seed)
     decoder.load_state_dict(weights)
-    return decoder.to(device)
+    return decoder.to(device).eval()

@@ -4,10 +4,10 @@ Never imports torch.
 """
 
 from contextlib import suppress
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import ClassVar
 
 from pydantic import Field
 
@@ -144,10 +144,6 @@ class RunRecord(Strict):
         with suppress(UsageError):
             return self.task_version == load_task(self.config.task).version
         return True
-
-    def to_dict(self) -> dict[str, Any]:
-        """Return the content of run.json."""
-        return asdict(self)
 
 
 class Machine(Part):

@@ -17,7 +17,7 @@ Facts are read from files, never from their names. Never imports torch.
 import json
 import shutil
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from functools import cached_property
 from pathlib import Path
 from typing import Any, Literal
@@ -108,7 +108,7 @@ class Run:
 
     def write_record(self, record: RunRecord) -> None:
         check_lock(self.path)
-        write_document(self.record_file, record.to_dict(), RunRecord.kind)
+        write_document(self.record_file, asdict(record), RunRecord.kind)
 
     def environment(self) -> Environment:
         """Read environment.json. Raises Failure if there is none or it is corrupt."""

@@ -100,7 +100,7 @@ def answer(run: Run, written: str, extrapolation: NamePart | None = None) -> Ans
                 "for a shorter one"
             )
     exact = detect(compiled=False).in_float32()
-    runner = Runner(trained_decoder(run, name, record).eval(), exact)
+    runner = Runner(trained_decoder(run, name, record), exact)
     prompt, bound = int(problem.prompt_lengths[0]), int(problem.final_lengths[0])
 
     def tensor(value: Any) -> torch.Tensor:

@@ -42,17 +42,17 @@ def begin_run(
         request = replace(request, name=name)
     run, config, name, seed = request.run, request.config, request.name, request.seed
     check_trainable(config, name, options.compute)
-    anew, dataset = fresh or not run.exists(), None
+    new, dataset = fresh or not run.exists(), None
     if options.data is not None:
         config = replace(config, num_problems=Dataset(options.data).manifest.count)
-    if options.data is not None or anew:
+    if options.data is not None or new:
         dataset = training_data(options.data, config, seed)
     if dataset is not None:
         options = replace(options, data=dataset.directory)
     init_from = None
     if source is not None and source_record is not None:
         init_from = init_from_record(source, source_record, config, name, seed)
-    elif name.encoding.origin is not None and anew:
+    elif name.encoding.origin is not None and new:
         command = f"train --pe {name.encoding.own} --init-from RUN"
         raise UsageError(f"{name.encoding} begins from a finished run: tape-arith {command}")
     record = RunRecord(
