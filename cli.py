@@ -81,8 +81,10 @@ def _options(
 
 
 class _Interrupted(BaseException):
-    """Ctrl-C or a preemption that the command does not handle. Not a KeyboardInterrupt, for which
-    typer would exit with 1."""
+    """Ctrl-C or a preemption that the command does not handle.
+
+    It is no KeyboardInterrupt, because typer would exit with 1 for that.
+    """
 
 
 def _interrupt(number: int, *_: object) -> None:

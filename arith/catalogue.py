@@ -105,8 +105,7 @@ def _part_facts(kind: str, name: str) -> dict[str, Any]:
 
 
 def _part_text(facts: dict[str, Any]) -> str:
-    """Format the result of `_part_facts`: the docstring, then each option with choices, default
-    and meaning."""
+    """Format the result of `_part_facts`: the description, then a line for each option."""
     place = facts["file"] if facts["file"] != facts["name"] else "a file"
     known = "; ".join(filter(None, [facts["kind"], place]))
     lines = [f"{facts['name']} ({known}){_package(facts['package'])}"]

@@ -62,6 +62,7 @@ def _family(name: str) -> str:
 
 
 def _members(name: str, group: Sequence[Panel]) -> list[Member]:
+    """Compare the panels of the family `name` with the first one, the encoding without options."""
     first, *changed = group
     if first.name != name:
         return [Member(panel, panel.name) for panel in group]

@@ -103,8 +103,10 @@ class Selection:
         return list(map(str, self.named))
 
     def grids(self, *, of_all: bool = False) -> list[Grid]:
-        """Return the grids on the evaluation set, complete or not; with `of_all`, of every
-        encoding."""
+        """Return the grids on the evaluation set, complete or not.
+
+        of_all  whether to return those of every encoding, named or not
+        """
         named = None if of_all else self.named or None
         return find_grids(self.root, self.preset, named, self.evaluation_set)
 

@@ -160,8 +160,10 @@ def _check_task(task: str, sources: _Sources) -> None:
 
 
 def as_user_error(error: BaseException, encoding: Encoding) -> Failure | None:
-    """Return a Failure that names the line of the user's code; None if every part is built in,
-    or if the error is already one line for people."""
+    """Return a Failure that names the line of the user's code at which an error arose.
+
+    None if every part is built in, or if the error is already one line for people.
+    """
     locations = [locate("encoding", part.name) for part in encoding.parts]
     locations = [location for location in locations if not location.is_builtin]
     if not locations or isinstance(error, UsageError | Failure | OSError):

@@ -65,6 +65,7 @@ def completing_command(root: Path, grid: Grid, evaluation_set: EvaluationSet) ->
 
 
 def _scoring(run: Run, extrapolation: NamePart | str | None, evaluation_set: EvaluationSet) -> str:
+    """Return the command that scores a run, or how to get its weights first."""
     if run.state().lacks_weights:
         return why_no_weights(run)
     return _quoted(["score", str(run.path), *score_options(extrapolation, evaluation_set)])
@@ -88,6 +89,7 @@ def reproduction_commands(root: Path, record: RunRecord, grids: Sequence[Grid]) 
 
 
 def _training_lines(root: Path, record: RunRecord) -> list[list[str]]:
+    """Return the words of the commands that train a run again, after the run it began from."""
     if not is_preset(record.preset):
         return []
     lines: list[list[str]] = []

@@ -203,6 +203,7 @@ def _table(name: str, content: Mapping[str, Any], model: type[_Model]) -> _Model
 
 
 def _checked(name: str, text: str, content: Mapping[str, Any]) -> Sweep:
+    """Build a sweep from the content of its file. Raises UsageError if a value is wrong."""
     file = validated(content, SweepFile)
     if (file.preset is None) == (file.presets is None):
         if file.preset is None:

@@ -90,8 +90,7 @@ class Checkpoints:
         self.last_good = f"the last good checkpoint is {path}, step {self.trainer.step}"
 
     def finish(self) -> None:
-        """Save the final weights, then remove the last two checkpoints; without them the run counts
-        as finished."""
+        """Save the final weights and remove the last two checkpoints, which finishes the run."""
         decoder = self.trainer.decoder
         weights = {f"model/{name}": value for name, value in decoder.state_dict().items()}
         check_lock(self.run.path)

@@ -40,6 +40,7 @@ def training_data(
 
 
 def _open(path: Path, config: Config, seed: int, began_on: str | None) -> Dataset:
+    """Open a dataset. Raises UsageError unless it holds the problems of this run."""
     dataset, expected = Dataset(path), Identity.of(config.bucket(seed), config.num_problems)
     if dataset.manifest.identity != expected:
         raise UsageError(

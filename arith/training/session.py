@@ -195,6 +195,7 @@ class Session:
     def _take_steps(
         self, trainer: Trainer, checkpoints: Checkpoints, should_stop: Callable[[], bool]
     ) -> None:
+        """Take steps until all are done or `should_stop`; write metrics and checkpoints."""
         run, record, note = self.run, self.record, ""
         title = f"train {record.encoding} seed {record.seed}"
         with (
