@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Any
 
 from tape_arith.arith.data.bucket import EVALUATION, known_split
 from tape_arith.arith.errors import EXIT_DONE, EXIT_FAILED, UsageError, unknown
-from tape_arith.arith.files import slug
 from tape_arith.arith.grids.evaluation_set import EvaluationSet
 from tape_arith.arith.grids.grid import Grid
 from tape_arith.arith.registry.names import (
@@ -156,8 +155,7 @@ def find_run(
             )
         return Run(Path(target)), None
     root, name = Path(runs), parse(str(target))
-    pattern = f"{slug(preset) if preset else '*'}/{slug(str(name.encoding))}/seed-{seed or 0}"
-    found = [Run(file.parent) for file in sorted(root.glob(f"{pattern}/run.json"))]
+    found = find.find_runs(root, preset, name.encoding, seed or 0)
     if not found:
         raise UsageError(
             f"no run of {name.encoding}, seed {seed or 0}, in {root}: "
@@ -166,7 +164,7 @@ def find_run(
     if len(found) > 1:
         paths = ", ".join(str(run.path) for run in found)
         raise UsageError(f"{name} is in {paths}: choose one with --preset")
-    return found[0], str(name.extrapolation) if name.extrapolation else None
+    return Run(found[0].path), str(name.extrapolation) if name.extrapolation else None
 
 
 def generate(

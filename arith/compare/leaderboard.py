@@ -44,7 +44,7 @@ def kinds(panel: Panel) -> list[str] | None:
 
 
 def by_rank(panel: Panel) -> tuple[bool, float, str]:
-    """Return a sort key: by mean out of distribution, highest first; unranked ones last, by name."""
+    """Return a sort key: by mean out of distribution, highest first; unranked last, by name."""
     mean = panel.mean(_RANKED_BY) or 0.0
     return not panel.ranked, -mean if panel.ranked else 0.0, panel.name
 

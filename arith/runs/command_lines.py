@@ -9,7 +9,7 @@ from tape_arith.arith.errors import Failure, UsageError
 from tape_arith.arith.grids.evaluation_set import EvaluationSet
 from tape_arith.arith.grids.grid import Grid
 from tape_arith.arith.registry.names import Name, NamePart
-from tape_arith.arith.runs.find import run_at
+from tape_arith.arith.runs.find import find_runs, run_at
 from tape_arith.arith.runs.preset import changed_settings, is_preset
 from tape_arith.arith.runs.record import RunRecord
 from tape_arith.arith.runs.run import Run
@@ -46,10 +46,8 @@ def resume_command(run: Run, *options: str) -> str:
 
 def score_command(root: Path, preset: str, name: Name, evaluation_set: EvaluationSet) -> str:
     """Return the next command towards a missing grid: train, resume or score the first seed."""
-    encoding = run_at(root, preset, name.encoding, 0).path.parent
-    first = min(encoding.glob("seed-*/run.json"), default=None)
-    if first is not None:
-        run = Run(first.parent)
+    if runs := find_runs(root, preset, name.encoding):
+        run = runs[0]
         state = run.state()
         if state.weights == "checkpoint":
             return resume_command(run)

@@ -33,9 +33,16 @@ def existing_run(path: Path) -> Run:
     return run
 
 
-def find_runs(root: Path) -> list[Run]:
-    """Return every run below `root`, sorted by path."""
-    return [Run(file.parent) for file in sorted(root.glob("*/*/seed-*/run.json"))]
+def find_runs(
+    root: Path,
+    preset: str | None = None,
+    encoding: Encoding | None = None,
+    seed: int | None = None,
+) -> list[Run]:
+    """Return the runs below `root`, sorted by path: all, or those of a preset, encoding or seed."""
+    folders = ("*" if part is None else slug(str(part)) for part in (preset, encoding))
+    pattern = "/".join([*folders, f"seed-{'*' if seed is None else seed}", "run.json"])
+    return [Run(file.parent) for file in sorted(root.glob(pattern))]
 
 
 def find_grids(
