@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     import pandas as pd
 
     from tape_arith.arith.scoring.answer import Answer
-    from tape_arith.arith.sweeps.jobs import Outcome
+    from tape_arith.arith.sweeps.run_jobs import Outcome
     from tape_arith.arith.sweeps.run_sweep import PlannedSweep
     from tape_arith.arith.training.distributed import ProcessGroup
     from tape_arith.models.decoder import Decoder

@@ -14,7 +14,7 @@ from tape_arith.arith.runs.options import Compute, TrainOptions
 from tape_arith.arith.stopping import Stopper, seconds
 
 if TYPE_CHECKING:
-    from tape_arith.arith.sweeps.jobs import Outcome
+    from tape_arith.arith.sweeps.run_jobs import Outcome
 
 _MOST_NUMBERS = 10_000
 

@@ -34,17 +34,8 @@ from tape_arith.arith.sweeps.engines import Engine, remote_engine
 from tape_arith.arith.sweeps.engines.local import local_engine
 from tape_arith.arith.sweeps.engines.worker import JobState, read_state, state_file, write_state
 from tape_arith.arith.sweeps.estimate import forecast
-from tape_arith.arith.sweeps.jobs import (
-    Job,
-    JobEnd,
-    Outcome,
-    ScoreJob,
-    log_file,
-    plan,
-    run_jobs,
-    say_failures,
-    say_result,
-)
+from tape_arith.arith.sweeps.jobs import Job, JobEnd, ScoreJob, log_file, plan
+from tape_arith.arith.sweeps.run_jobs import Outcome, run_jobs, say_failures, say_result
 from tape_arith.arith.sweeps.slots import Slots, choose_slots
 from tape_arith.arith.sweeps.sweep import RUN, Sweep, sweep_copy, sweep_folder
 from tape_arith.arith.terminal import say
