@@ -70,7 +70,7 @@ def begin_run(
         on_nonfinite=options.on_nonfinite or "stop",
     )
     with lock_folder(run.path):
-        if fresh or not run.exists():
+        if fresh or not run.exists():  # asked again, because only now the folder is locked
             run.delete()  # a killed --fresh left files without a record
             if source is not None:
                 write_first_state(run, record, source)
