@@ -1,6 +1,6 @@
-"""Measure how positional encodings generalize in length: `import tape_arith` does what commands do.
+"""Measure length generalization of positional encodings: does in Python what commands do.
 
-What is listed in `__all__` is documented in arith/api, and imported when it is first used.
+The names in `__all__` are imported when they are first used; arith/api documents them.
 """
 
 from importlib import import_module
@@ -52,7 +52,7 @@ __all__ = [
 
 
 def __getattr__(name: str) -> Any:
-    """Import a function of the API when it is asked for: most take torch or pandas along."""
+    """Import a name of the API when it is first used, because most need torch or pandas."""
     if name not in _PLACES:
         raise AttributeError(f"module 'tape_arith' has no attribute '{name}'")
     return getattr(import_module(f"tape_arith.arith.{_PLACES[name]}"), name)

@@ -1,4 +1,4 @@
-"""The command line: load one command from each file of arith/commands, and report its errors.
+"""Run the command line: load one command from each file of arith/commands, report its errors.
 
 Slow packages (torch, pandas) are imported inside the commands that need them.
 """
@@ -27,11 +27,11 @@ from tape_arith.arith.terminal import escape_control, protect_streams
 
 PANELS = {
     "From problems to grids": ("generate", "train", "score", "ask", "run", "sweep", "status"),
-    "What came out": ("heatmap", "leaderboard", "tasks", "report", "curves", "export"),
-    "What goes on inside": ("study",),
-    "What there is, and how fast": ("list", "check", "doctor", "bench"),
+    "Results": ("heatmap", "leaderboard", "tasks", "report", "curves", "export"),
+    "Inside trained runs": ("study",),
+    "Encodings, tasks, this machine": ("list", "check", "doctor", "bench"),
 }
-"""Commands under each title of `--help`; each command is a file of arith/commands."""
+"""The commands under each title of `--help`; each is a file of arith/commands."""
 
 app = typer.Typer(
     pretty_exceptions_enable=False,
@@ -42,7 +42,7 @@ app = typer.Typer(
 
 
 class _Command(TyperCommand):
-    """A command that refuses an option given twice, of which one value would be dropped."""
+    """A command that refuses an option given twice, because one value would be ignored."""
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         rest = super().parse_args(ctx, list(args))
@@ -77,12 +77,14 @@ def _options(
         ),
     ] = False,
 ) -> None:
-    """Take the options before a command."""
+    """Take the options that precede a command."""
 
 
 class _Interrupted(BaseException):
-    """Ctrl-C or a preemption that the command does not handle itself. It is no KeyboardInterrupt,
-    because typer would exit with 1 for that."""
+    """Ctrl-C or a preemption that the command does not handle.
+
+    It is no KeyboardInterrupt, because typer would exit with 1 for that.
+    """
 
 
 def _interrupt(number: int, *_: object) -> None:
@@ -90,7 +92,7 @@ def _interrupt(number: int, *_: object) -> None:
 
 
 def _flush_stdout() -> None:
-    """Flush stdout. Raises Failure, but only once: Python does not flush again when it exits."""
+    """Flush stdout. After a Failure, Python does not try again when it exits."""
     try:
         sys.stdout.flush()
     except OSError as error:
@@ -104,13 +106,13 @@ def _failed(error: Exception) -> NoReturn:
         _flush_stdout()
     except Failure as unsaid:
         error = error if isinstance(error, Failure) else unsaid
-    if not isinstance(error.__cause__, BrokenPipeError):  # else the reader closed the pipe
+    if not isinstance(error.__cause__, BrokenPipeError):  # no message if the reader closed the pipe
         print(f"tape-arith: {_one_line(error)}", file=sys.stderr)
     sys.exit(getattr(error, "exit_code", EXIT_FAILED))
 
 
 def _one_line(error: Exception) -> str:
-    """Return the message of an error, with the option for typer's errors, the file for OSError."""
+    """Return an error's message: with the option for typer's errors, with the file for OSError."""
     if isinstance(error, OSError) and error.strerror:
         return escape_control(f"{error.filename or 'input or output failed'}: {error.strerror}")
     message = getattr(error, "format_message", lambda: str(error))()
@@ -118,7 +120,7 @@ def _one_line(error: Exception) -> str:
 
 
 def _arguments() -> list[str]:
-    """Return the arguments. Raises UsageError if one is not UTF-8: documents could not hold it."""
+    """Return the arguments. Raises UsageError if one is not UTF-8, which documents cannot hold."""
     for word in sys.argv[1:]:
         if not word.isascii() and any("\ud800" <= character <= "\udfff" for character in word):
             shown = os.fsencode(word).decode("utf-8", "backslashreplace")
@@ -127,7 +129,7 @@ def _arguments() -> list[str]:
 
 
 def main() -> None:
-    """Run the command line; turn errors for people into one line and an exit code."""
+    """Run the command line; turn an error into one line and an exit code."""
     protect_streams()
     install_handler(_interrupt)
     try:

@@ -1,9 +1,15 @@
 """The benchmark around the decoder: from problems to comparisons.
 
-tasks, data         what a problem is; generated problems, datasets on disk, batches
-training, scoring   the training loop; exact match, grids and statistics
-runs, sweeps        one run and its folder; many runs, and the engines that start them
-compare, figures    grids side by side as data; figures, tables and the report
-studies, export, bench, doctor  inside trained runs; for other tools; speed; this machine
-files, lock, machine, terminal  documents on disk; one writer per folder; messages, signals
+commands, api            the command line, and the functions that it and notebooks call
+registry                 names of encodings, tasks and engines
+tasks, data              what a problem is; generated problems, datasets on disk, batches
+grids, runs              grids of exact match and their statistics; one run and its files
+compare, figures         comparisons as data and tables; as figures and a page
+contracts, decoders      the promises of encodings and tasks; the decoder of a run
+training, scoring        from a recipe to weights; from weights to a grid
+sweeps                   many runs, and the engines that start them
+studies, export, bench   trained runs from inside; for other tools; speed
+catalogue, doctor        what `list` shows; this machine
+documents, files, lock   documents on disk, written whole; one writer per folder
+errors, machine, stopping, terminal, wheel  errors, versions, signals, messages, packaging
 """

@@ -1,4 +1,4 @@
-"""The content of `list`: encodings, presets, tasks and runs. Imports torch only for costs."""
+"""Collect the content of `list`: encodings, presets, tasks, runs. Imports torch only for costs."""
 
 from dataclasses import asdict
 from functools import partial
@@ -33,7 +33,7 @@ from tape_arith.arith.tasks.load import load_task
 from tape_arith.arith.terminal import escape_control
 
 _JOINED = ("abacus+fire", "abacus+rope")
-"""Joined encodings that are listed, those of `sweep mini-all`; many more are possible."""
+"""The joined encodings that are listed, those of `sweep mini-all`; many more are possible."""
 
 
 def catalogue(root: Path, *, costs: bool = False) -> dict[str, Any]:
@@ -85,10 +85,10 @@ def _entry(declaration: Declaration) -> dict[str, Any]:
     }
 
 
-def part_facts(kind: str, name: str) -> dict[str, Any]:
+def _part_facts(kind: str, name: str) -> dict[str, Any]:
     """Describe an encoding, an extrapolation or a task in full, for `list NAME --json`.
 
-    Of a task, the axes and the example are those with the options of its name.
+    A task has its axes and its example, with the options of its name.
     """
     location = task_location(name) if kind == "task" else locate(kind, name)
     declaration = location.declaration()
@@ -97,16 +97,15 @@ def part_facts(kind: str, name: str) -> dict[str, Any]:
         facts["name"] += "-NAME"
     for option, declared in declaration.options.items():
         facts["options"][option] |= {"choices": list(declared.choices)}
-    if kind == "task" and location.is_builtin:  # listing runs no code of others
+    if kind == "task" and location.is_builtin:  # the code of a user's task is not executed
         task = load_task(name)
         facts |= {"kind": "task", "axes": [axis._asdict() for axis in task.axes]}
         facts |= {"example": task.example, "tokens": task.text(task.example)}
     return facts
 
 
-def part_text(facts: dict[str, Any]) -> str:
-    """Format what `part_facts` returns: the docstring, then each option with choices, default and
-    meaning."""
+def _part_text(facts: dict[str, Any]) -> str:
+    """Format the result of `_part_facts`: the description, then a line for each option."""
     place = facts["file"] if facts["file"] != facts["name"] else "a file"
     known = "; ".join(filter(None, [facts["kind"], place]))
     lines = [f"{facts['name']} ({known}){_package(facts['package'])}"]
@@ -118,7 +117,7 @@ def part_text(facts: dict[str, Any]) -> str:
     lines += ["", f"OPTIONS ({facts['name']}:option=value)"] if facts["options"] else []
     for name, option in facts["options"].items():
         kind = ", ".join(option["choices"]) or option["type"].removesuffix(" | None")
-        # Of a default that the preset sets the meaning tells more than "from the preset".
+        # If the preset sets a default, the meaning says more than "from the preset".
         stated = option["default"] is not None or not option["meaning"]
         default = f"default: {_default(option, 'from the preset')}" if stated else ""
         text = "; ".join(filter(None, [kind, default, option["meaning"]]))
@@ -129,7 +128,7 @@ def part_text(facts: dict[str, Any]) -> str:
 
 
 def _joined(name: str) -> Declaration:
-    """Declare encodings joined with a plus: what the parts declare, or what is wrong with them."""
+    """Declare encodings joined with a plus, from the declarations of the parts."""
     try:
         named = parse(name).encoding.parts
         parts = [locate("encoding", part.name).declaration() for part in named]
@@ -144,7 +143,7 @@ def _joined(name: str) -> Declaration:
 
 
 def _run(run: Run) -> dict[str, Any]:
-    """Describe a run; if it cannot be read, the error is its state."""
+    """Describe a run; if it is unreadable, the error is its state."""
     state = run.state()
     try:
         record, step = run.record(), state.step
@@ -219,8 +218,8 @@ def describe(name: str) -> tuple[dict[str, Any], str]:
         parsed = parse(name)
         parts = [("encoding", part.name) for part in parsed.encoding.parts]
         parts += [("extrapolation", parsed.extrapolation.name)] if parsed.extrapolation else []
-    facts = [part_facts(kind, name) for kind, name in parts]
-    return {"parts": facts}, "\n\n".join(map(part_text, facts))
+    facts = [_part_facts(kind, name) for kind, name in parts]
+    return {"parts": facts}, "\n\n".join(map(_part_text, facts))
 
 
 def _default(option: dict[str, Any], automatic: str) -> str:

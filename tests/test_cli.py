@@ -69,7 +69,7 @@ def test_encodings_are_refused_before_anything_is_made(here: Path, pe: str, mess
         (("trian",), "trian"),
         (("generate", "extra"), "extra"),
         (("train",), "--pe"),
-        (("train", "runs/x", "--pe", "rope"), "leave out --pe, or RUN"),
+        (("train", "runs/x", "--pe", "rope"), "leave out --pe or RUN"),
         (("train", "--pe", "tape,rope"), "tape-arith run --pe tape,rope"),
         (("train", "--pe", "rope", "--time-limit", "soon"), "not 'soon'"),
         (("list", "--runs", "a", "--runs", "b"), "--runs takes one value and is given twice"),

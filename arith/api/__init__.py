@@ -1,4 +1,4 @@
-"""Do in Python what the commands do, under the same names; results are frames and figures.
+"""Do in Python what the commands do, under the same names; return frames and figures.
 
     import tape_arith
 
@@ -9,8 +9,8 @@
     tape_arith.heatmap("rope,fire", runs="results/mini")
     tape_arith.leaderboard("results/mini")
 
-runs.py         generate, train, score, many runs at once
-comparisons.py  grids side by side: frames, figures, a page; studies of trained runs
+runs.py         generate, train and score; many runs at once
+comparisons.py  compare grids in frames, figures and a page; study trained runs
 
 A finished run is not trained again, and an interrupted run continues. A request that makes no sense
 raises UsageError, any other failure raises Failure; the text of both is one line for people.

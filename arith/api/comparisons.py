@@ -1,4 +1,4 @@
-"""Compare scored runs: frames, figures, a page; study what goes on inside trained runs."""
+"""Compare scored runs in frames, figures and a page; study trained runs from inside."""
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -32,10 +32,10 @@ def load_grids(
 ) -> pd.DataFrame:
     """Return the cells of every scored run below `runs`, one row per run and cell.
 
-    The columns are those of `Grid.to_frame`. Runs of different budgets are all included; a grid
-    that is scored in part is left out.
+    The columns are those of `Grid.to_frame`. Runs of all budgets are included; an
+    incomplete grid is left out.
     """
-    selection = _selection(runs, pe, preset, split, max_digits)
+    selection = select(runs, pe, preset, split, max_digits)
     grids = [grid for grid in selection.grids() if grid.complete]
     scored = {grid.name for grid in grids}
     missing = [name for name in selection.wanted if name not in scored]
@@ -65,9 +65,9 @@ def heatmap(
     are left out and named on stderr; UsageError is raised instead if `pe` names them.
 
     seed      the seed to show instead of the mean
-    sort      whether the best out of distribution stands first, as it always does for "all"
+    sort      whether the best out of distribution is first, as it always is for "all"
     labels    texts to print instead of names, as in {"mine.py:Mine": "Ours"}
-    width     width of the figure in inches, as of a paper's column
+    width     width of the figure in inches, such as that of a paper's column
     columns   number of panels in a row; None for as many as fit
     caption   whether to write a caption below the legend
     """
@@ -76,10 +76,10 @@ def heatmap(
     looks: dict[str, Any] = {"width": width, "columns": columns, "caption": caption}
     grids = [] if isinstance(pe, str) else [grid for grid in pe if isinstance(grid, Grid)]
     if not grids:
-        selection = _selection(runs, pe, preset, split, max_digits)
+        selection = select(runs, pe, preset, split, max_digits)
         return draw(selection, seed=seed, sort=sort, labels=labels, **looks)[0]
     if len(grids) < len(pe):
-        raise UsageError("a heatmap is of grids or of names, not of both")
+        raise UsageError("a heatmap takes grids or names, not both")
     panels = panels_of(grids)
     if seed is not None:
         panels = [panel.only(seed) for panel in panels]
@@ -99,12 +99,12 @@ def leaderboard(
 ) -> pd.DataFrame:
     """Return the leaderboard, one row per encoding in its order, with the numbers of `--csv`.
 
-    Ranks and tests are computed among all scored encodings, whichever `pe` selects.
+    `pe` selects rows; ranks and tests are those of all scored encodings.
 
-    task   a task, whose runs alone are ranked
+    task   rank only the runs of this task
     costs  whether to add parameters, FLOPs, loss and speed of training
     """
-    selection = _selection(runs, pe, preset, split, max_digits, task)
+    selection = select(runs, pe, preset, split, max_digits, task)
     return pd.DataFrame(build_board(selection, costs=costs).numbers())
 
 
@@ -118,9 +118,9 @@ def tasks(
 ) -> pd.DataFrame:
     """Return one row per encoding and task, with its rank there and its mean rank.
 
-    names  tasks and presets, each ranked by itself
+    names  tasks or presets, each ranked by itself
     """
-    selection = _selection(runs, pe, None, split, max_digits)
+    selection = select(runs, pe, None, split, max_digits)
     return pd.DataFrame(across_tasks(selection, _joined(names)).numbers())
 
 
@@ -130,7 +130,7 @@ def curves(
     """Return the numbers of training and of its small grids, one row each (`Curves.rows`)."""
     from tape_arith.arith.compare.curves import study
 
-    return study(Selection(Path(runs), _joined(pe), known_preset(preset))).rows
+    return study(select(runs, pe, preset)).rows
 
 
 def report(
@@ -151,7 +151,7 @@ def report(
     path = None if out is None else Path(out)
     if path is not None and path.suffix.lower() not in (".html", ".htm"):
         raise UsageError(f"cannot write {path.name}: a report's name ends in .html")
-    selection = _selection(runs, pe, preset, split, max_digits)
+    selection = select(runs, pe, preset, split, max_digits)
     content = collect(selection, costs=costs)
     folder = preset_folder(Path(runs), content.board.preset)
     path = path or folder / f"report{selection.evaluation_set.name}.html"
@@ -184,14 +184,15 @@ def study(
     return measured
 
 
-def _selection(
+def select(
     runs: str | Path,
-    pe: str | Sequence[object],
-    preset: str | None,
-    split: str,
-    max_digits: int | None,
+    pe: str | Sequence[object] = ALL,
+    preset: str | None = None,
+    split: str = EVALUATION,
+    max_digits: int | None = None,
     task: str | None = None,
 ) -> Selection:
+    """Return the selected runs. Raises UsageError for an unknown preset or split."""
     evaluation_set = EvaluationSet(known_split(split), max_digits)
     return Selection(Path(runs), _joined(pe), known_preset(preset), task, evaluation_set)
 

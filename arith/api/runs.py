@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Any
 
 from tape_arith.arith.data.bucket import EVALUATION, known_split
 from tape_arith.arith.errors import EXIT_DONE, EXIT_FAILED, UsageError, unknown
-from tape_arith.arith.files import slug
 from tape_arith.arith.grids.evaluation_set import EvaluationSet
 from tape_arith.arith.grids.grid import Grid
 from tape_arith.arith.registry.names import (
@@ -36,7 +35,7 @@ if TYPE_CHECKING:
     import pandas as pd
 
     from tape_arith.arith.scoring.answer import Answer
-    from tape_arith.arith.sweeps.jobs import Outcome
+    from tape_arith.arith.sweeps.run_jobs import Outcome
     from tape_arith.arith.sweeps.run_sweep import PlannedSweep
     from tape_arith.arith.training.distributed import ProcessGroup
     from tape_arith.models.decoder import Decoder
@@ -46,14 +45,14 @@ if TYPE_CHECKING:
 class Run(runs_on_disk.Run):
     """A run at a path. `record()` is its recipe, `state()` tells how far it is.
 
-    Raises UsageError if there is none.
+    Raises UsageError if the path has no run.
     """
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "path", find.existing_run(Path(self.path)).path)
 
     def to_frame(self) -> "pd.DataFrame":
-        """Return the metrics of training, a row every few steps, without the nested values."""
+        """Return the metrics of training, one row every few steps, without nested values."""
         import pandas as pd
 
         frame = pd.DataFrame(self.metrics())
@@ -120,7 +119,7 @@ class Run(runs_on_disk.Run):
         _configure()
         record = trained_record(self)
         name = Name(record.name.encoding, _parsed(extrapolation))
-        return trained_decoder(self, name, record).eval()
+        return trained_decoder(self, name, record)
 
     def export(
         self, out: str | Path | None = None, extrapolation: str | None = None, fresh: bool = False
@@ -145,7 +144,7 @@ def find_run(
     preset: str | None = None,
     seed: int | None = None,
 ) -> tuple[Run, str | None]:
-    """Return the run in the folder `target`, or of the encoding `target` and its extrapolation.
+    """Return the run in the folder `target`, or that of the encoding `target`; its extrapolation.
 
     Raises UsageError unless exactly one run below `runs` matches.
     """
@@ -156,8 +155,7 @@ def find_run(
             )
         return Run(Path(target)), None
     root, name = Path(runs), parse(str(target))
-    pattern = f"{slug(preset) if preset else '*'}/{slug(str(name.encoding))}/seed-{seed or 0}"
-    found = [Run(file.parent) for file in sorted(root.glob(f"{pattern}/run.json"))]
+    found = find.find_runs(root, preset, name.encoding, seed or 0)
     if not found:
         raise UsageError(
             f"no run of {name.encoding}, seed {seed or 0}, in {root}: "
@@ -166,7 +164,7 @@ def find_run(
     if len(found) > 1:
         paths = ", ".join(str(run.path) for run in found)
         raise UsageError(f"{name} is in {paths}: choose one with --preset")
-    return found[0], str(name.extrapolation) if name.extrapolation else None
+    return Run(found[0].path), str(name.extrapolation) if name.extrapolation else None
 
 
 def generate(
@@ -182,7 +180,7 @@ def generate(
     settings: Mapping[str, Any] | None = None,
     **more: Any,
 ) -> Path:
-    """Write the training problems of a preset, the same for any workers; return their place.
+    """Write the training problems of a preset, the same for any workers; return their path.
 
     count    number of problems; None for the preset's
     form     "tokens" (a folder), "text" or "parquet" (a file)
@@ -207,7 +205,7 @@ def generate(
 
 
 def verify(dataset: str | Path) -> str:
-    """Check every hash of a dataset; return what is right. Raises Failure if one is wrong."""
+    """Check every hash of a dataset; return a summary. Raises Failure if a hash is wrong."""
     from tape_arith.arith.data import dataset as datasets
 
     manifest = datasets.verify(Path(dataset))
@@ -235,10 +233,10 @@ def train(
     preset           a preset of `tape-arith list`; None chooses one that suits this machine
     task             a task of `tape-arith list`; None for the preset's
     runs             the folder of runs
-    init_from        a finished run whose weights this one starts from, by default with its preset,
+    init_from        a finished run from whose weights this one starts, by default with its preset,
                      settings and seed
     only_positional  with `init_from`: whether to train the encoding's own parameters alone
-    options          what changes numbers by rounding at most
+    options          options that change numbers by rounding at most
     fresh            whether to delete an earlier run first
     settings, more   values that replace the preset's, as in steps=60
     """
@@ -279,7 +277,7 @@ def run(
     settings: Mapping[str, Any] | None = None,
     **more: Any,
 ) -> "Outcome":
-    """Generate, train and score encodings and draw their heatmap, as far as it is not done.
+    """Generate, train and score encodings and draw their heatmap; skip what is done.
 
     slots   number of jobs at once; None chooses it
     engine  where jobs run: "local", "ray" or "slurm:partition=gpu"
@@ -304,7 +302,7 @@ def plan_sweep(
     engine: str = "local",
     options: TrainOptions = DEFAULTS,
 ) -> "PlannedSweep":
-    """Plan a bundled sweep or that of a file. `costs()` of it estimates, `run(stopper)` runs it."""
+    """Plan a bundled sweep or that of a file; `costs()` estimates it, `run(stopper)` runs it."""
     from tape_arith.arith.sweeps import run_sweep
     from tape_arith.arith.sweeps.sweep import load_sweep
 
@@ -353,9 +351,9 @@ def _parsed(extrapolation: str | None) -> NamePart | None:
 
 @contextmanager
 def _first_process(options: TrainOptions, stop: Stopper) -> Iterator["ProcessGroup"]:
-    """Yield the processes of `torchrun` to the first of them, which trains, prints and returns.
+    """Yield the processes of `torchrun` to the first one, which trains, prints and returns.
 
-    The others help it and exit.
+    The others train along and exit.
     """
     from tape_arith.arith.training.distributed import process_group
     from tape_arith.arith.training.session import train_as_worker
@@ -372,10 +370,12 @@ def _first_process(options: TrainOptions, stop: Stopper) -> Iterator["ProcessGro
 def _stopping(given: Stopper | None) -> Iterator[Stopper]:
     """Let Ctrl-C or a notebook's stop button save and end the work after the current step.
 
-    A command gives a stopper that handles signals already.
+    A command's stopper handles signals already.
     """
     stopper = given or Stopper()
-    if given is not None or current_thread() is not main_thread():  # only that gets signals
+    if (
+        given is not None or current_thread() is not main_thread()
+    ):  # only the main thread gets signals
         yield stopper
         return
     with stopper.handling_signals():

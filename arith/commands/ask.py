@@ -2,15 +2,12 @@
 
 import json
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
 from tape_arith.arith.commands import option
 from tape_arith.arith.commands.job_options import use_threads
-
-if TYPE_CHECKING:
-    pass
 
 EXAMPLE = "tape-arith ask runs/mini/tape/seed-0 123+45"
 

@@ -11,6 +11,7 @@ from tape_arith.arith.commands.job_options import use_threads, whole_numbers
 from tape_arith.arith.errors import EXIT_PARTLY
 from tape_arith.arith.registry.names import parse_list
 from tape_arith.arith.runs.options import Compute
+from tape_arith.arith.runs.preset import parse_settings
 
 EXAMPLE = "tape-arith bench train --pe rope,tape --lengths 20,40"
 
@@ -39,7 +40,7 @@ def command(
     out: Annotated[Path | None, typer.Option(help="Write the numbers to this JSON file.")] = None,
     seconds: Annotated[float, typer.Option(min=1.0, help="Approximate time per stage.")] = 60.0,
     quick: Annotated[
-        bool, typer.Option("--quick", help="Every line at its smallest size, as a check only.")
+        bool, typer.Option("--quick", help="Measure everything at its smallest size, as a check.")
     ] = False,
     threads: option.Threads = None,
 ) -> None:
@@ -49,12 +50,11 @@ def command(
     use_threads(threads)
     from tape_arith.arith.bench.measure import Options
     from tape_arith.arith.bench.run import run as run_stages
-    from tape_arith.arith.runs.preset import parse_settings
 
     options = Options(
         encodings=tuple(names),
         preset=preset,
-        settings=parse_settings(settings or []),
+        settings=parse_settings(settings),
         lengths=tuple(sizes),
         count=count,
         run=run,

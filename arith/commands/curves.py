@@ -21,15 +21,15 @@ def command(
     """Draw loss, exact match and measures of the state over the steps of training.
 
     `--pe all` draws every run of the preset that was trained like the others, and names the rest.
-    The figure is next to the runs unless --figure names a file; with --json it is drawn only then.
+    Without --figure, the file is written next to the runs; with --json, only --figure draws.
     """
+    from tape_arith.arith.api.comparisons import select
     from tape_arith.arith.compare.curves import figure_path, study, to_json
     from tape_arith.arith.compare.labels import display_names, read_labels
-    from tape_arith.arith.compare.selection import Selection
     from tape_arith.arith.figures.curves import compose
     from tape_arith.arith.figures.style import save
 
-    content = study(Selection(runs, pe, preset))
+    content = study(select(runs, pe, preset))
     path = figure or (None if as_json else figure_path(runs, content))
     if path is not None:
         labels = display_names(content.seeds, read_labels(label), content.recorded)
@@ -37,4 +37,7 @@ def command(
             content, labels=labels, width=width, columns=columns, caption=not no_caption
         )
         save(drawn, path)
-    print(to_json(content) if as_json else path, end="" if as_json else "\n")
+    if as_json:
+        print(to_json(content), end="")
+    else:
+        print(path)

@@ -18,7 +18,7 @@ SCHEMA = 3
 def command(as_json: option.AsJson = False) -> None:
     """Describe this machine, and check precision, compiler and attention; exit 1 if one is broken.
 
-    "slow" works and "missing" is not required; each has a fix.
+    "slow" works, and "missing" is optional; each comes with a fix.
     """
     from tape_arith.arith.doctor import STATES, describe_machine, examine
 

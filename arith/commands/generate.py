@@ -6,8 +6,8 @@ from typing import Annotated
 import typer
 
 from tape_arith.arith.commands import option
-from tape_arith.arith.commands.job_options import parse_settings
 from tape_arith.arith.errors import UsageError
+from tape_arith.arith.runs.preset import parse_settings
 
 EXAMPLE = "tape-arith generate --preset mini --workers 2"
 

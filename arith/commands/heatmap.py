@@ -31,19 +31,18 @@ def command(
 
     A task of one length, such as copy, gives one line per encoding, with the interval over seeds.
 
-    Without --figure the file is next to the runs.
+    Without --figure, the file is written next to the runs.
 
     `--pe all` draws every scored encoding: task-agnostic by mean out of distribution, then
     task-structured, then not converged.
     """
+    from tape_arith.arith.api.comparisons import select
     from tape_arith.arith.compare.labels import read_labels
-    from tape_arith.arith.compare.selection import Selection
     from tape_arith.arith.figures.heatmap import draw
     from tape_arith.arith.figures.style import save
-    from tape_arith.arith.grids.evaluation_set import EvaluationSet
 
     drawn, usual = draw(
-        Selection(runs, pe, preset, evaluation_set=EvaluationSet(split, max_digits)),
+        select(runs, pe, preset, split, max_digits),
         seed=seed,
         sort=sort,
         labels=read_labels(label),

@@ -1,4 +1,4 @@
-"""Suggest an option or command for that of another tool or an earlier version (hints.toml)."""
+"""Suggest the right option or command for that of another tool or version (hints.toml)."""
 
 import re
 import tomllib
@@ -11,7 +11,7 @@ from tape_arith.arith.runs.config import Config
 
 
 def hint(error: Exception) -> str | None:
-    """Return what to write for the unknown option or command of `error`; None without a hint."""
+    """Return what to write instead of the unknown option or command of `error`; None if unknown."""
     text = files("tape_arith.arith.commands").joinpath("hints.toml").read_text("utf-8")
     tables: dict[str, dict[str, str]] = tomllib.loads(text)
     missing = re.match(r"No such command '([\w-]+)'", str(getattr(error, "message", "")))

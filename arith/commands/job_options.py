@@ -1,4 +1,4 @@
-"""Parse options, stop and exit alike in every command."""
+"""Parse options, stop and exit, in the same way for every command."""
 
 import re
 import sys
@@ -9,22 +9,14 @@ import typer
 
 from tape_arith.arith.documents import MOST_INTEGER
 from tape_arith.arith.errors import UsageError
-from tape_arith.arith.runs.options import Compute
+from tape_arith.arith.runs.config import Policy
+from tape_arith.arith.runs.options import Compute, TrainOptions
+from tape_arith.arith.stopping import Stopper, seconds
 
 if TYPE_CHECKING:
-    from tape_arith.arith.runs.config import Policy
-    from tape_arith.arith.runs.options import TrainOptions
-    from tape_arith.arith.stopping import Stopper
-    from tape_arith.arith.sweeps.jobs import Outcome
+    from tape_arith.arith.sweeps.run_jobs import Outcome
 
 _MOST_NUMBERS = 10_000
-
-
-def parse_settings(settings: list[str] | None) -> dict[str, str]:
-    """Parse the values of --set. Raises UsageError."""
-    from tape_arith.arith.runs import preset
-
-    return preset.parse_settings(settings or [])
 
 
 def whole_numbers(option: str, text: str) -> list[int]:
@@ -46,13 +38,11 @@ def whole_numbers(option: str, text: str) -> list[int]:
     return list(dict.fromkeys(numbers))
 
 
-def stopper_for(time_limit: str | None, threads: int | None = None) -> "Stopper":
-    """Return a Stopper with this time limit, in a process set up to compute with `threads`.
+def stopper_for(time_limit: str | None, threads: int | None = None) -> Stopper:
+    """Return a Stopper with this time limit; set up this process to compute with `threads`.
 
     Raises UsageError if the limit is not a duration.
     """
-    from tape_arith.arith.stopping import Stopper, seconds
-
     try:
         stopper = Stopper(None if time_limit is None else seconds(time_limit))
     except ValueError:
@@ -64,7 +54,7 @@ def stopper_for(time_limit: str | None, threads: int | None = None) -> "Stopper"
 
 
 def use_threads(threads: int | None) -> None:
-    """Set up this process to compute with so many CPU threads; None: as many as torch takes."""
+    """Set up this process to compute with `threads` CPU threads; None: as many as torch chooses."""
     from tape_arith.models.hardware import configure_process
 
     configure_process(threads)
@@ -76,24 +66,23 @@ def train_options(
     no_curves: bool,
     track: str | None,
     data: Path | None = None,
-    on_nonfinite: "Policy | None" = None,
-) -> "TrainOptions":
+    on_nonfinite: Policy | None = None,
+) -> TrainOptions:
     """Build TrainOptions from the values of a command. Raises UsageError for a bad `track`."""
     from tape_arith.arith.runs.metrics import parse_trackers
-    from tape_arith.arith.runs.options import TrainOptions
 
     compute = Compute(backend, compiled)
     return TrainOptions(data, compute, not no_curves, parse_trackers(track), on_nonfinite)
 
 
-def leave(stopper: "Stopper") -> None:
+def leave(stopper: Stopper) -> None:
     """Exit with the code of the signal or time limit, if one stopped the command."""
     if stopper.exit_code:
         print("stopped in good order: the same command continues from here", file=sys.stderr)
         raise typer.Exit(stopper.exit_code)
 
 
-def conclude(outcome: "Outcome", stopper: "Stopper") -> None:
+def conclude(outcome: "Outcome", stopper: Stopper) -> None:
     """Exit with the code of an outcome, unless all is done."""
     if outcome.left:
         leave(stopper)

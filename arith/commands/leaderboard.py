@@ -34,21 +34,19 @@ def command(
 
     --task selects the runs of one task. --pe selects rows; ranks and tests are those of all
     encodings. Runs of another budget or evaluation set are left out and named. The table goes to
-    stdout, in a terminal with the columns that fit; with --out or --figure only the paths of the
+    stdout; a terminal shows the columns that fit. With --out or --figure, only the paths of the
     files are printed.
     """
+    from tape_arith.arith.api.comparisons import select
     from tape_arith.arith.compare.leaderboard import build_board
-    from tape_arith.arith.compare.selection import Selection
     from tape_arith.arith.compare.tables import FOR_PEOPLE, FORMATS
     from tape_arith.arith.compare.terminal import print_board
     from tape_arith.arith.figures.leaderboard import compose
-    from tape_arith.arith.grids.evaluation_set import EvaluationSet
 
     table = table_output.TableOutput(
         format, as_csv, as_json, show, out, figure, label, (width, no_caption), wide
     )
-    selection = Selection(runs, pe, preset, task, EvaluationSet(split, max_digits))
-    board = build_board(selection, costs=costs)
+    board = build_board(select(runs, pe, preset, split, max_digits, task), costs=costs)
     labelled, kind = board.labelled(table.labels), table.kind
     shown = labelled if kind in FOR_PEOPLE else board
     text = FORMATS[kind](shown, table.columns) if kind else ""

@@ -8,12 +8,13 @@ import typer
 
 from tape_arith.arith.commands import option
 from tape_arith.arith.errors import UsageError
+from tape_arith.arith.runs.preset import presets
 
 EXAMPLE = "tape-arith list tape"
 
 
 def _complete_name(incomplete: str) -> list[str]:
-    names = ["sweeps", *option.complete_from("runs.preset", "presets")("")]
+    names = ["sweeps", *presets()]
     names += option.complete_encoding("") + option.complete_task("")
     return [name for name in names if name.startswith(incomplete)]
 

@@ -1,4 +1,4 @@
-"""Declare the options that several commands share, so that a name has one meaning.
+"""Declare the options that several commands share, so that each name has one meaning.
 
 --pe       encodings, or the encoding to train  --runs    the folder of runs
 --preset   a recipe; --set changes it           --out     the file or folder that a command writes
@@ -7,16 +7,19 @@
 --json     print JSON                           --format  the format of the output
 """
 
-from collections.abc import Callable, Collection
-from importlib import import_module
+from collections.abc import Callable, Collection, Iterable
+from dataclasses import fields
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
+from tape_arith.arith.data.bucket import known_split
 from tape_arith.arith.documents import MOST_INTEGER
 from tape_arith.arith.errors import UsageError, unknown
 from tape_arith.arith.registry.locate import known_names, locate
+from tape_arith.arith.runs.config import Config
+from tape_arith.arith.runs.preset import known_preset, presets
 
 
 def complete_encoding(incomplete: str) -> list[str]:
@@ -29,22 +32,13 @@ def complete_encoding(incomplete: str) -> list[str]:
     return [head + name for name in known if name.startswith(last)]
 
 
-def complete_from(module: str, function: str, *arguments: str) -> Callable[[str], list[str]]:
-    """Return a completion of the names that `function` in `arith.module` returns.
-
-    The module is imported when a shell completes a name, not before.
-    """
-
-    def complete(incomplete: str) -> list[str]:
-        names = getattr(import_module(f"tape_arith.arith.{module}"), function)(*arguments)
-        return [name for name in names if name.startswith(incomplete)]
-
-    return complete
+def _complete_among(names: Callable[[], Iterable[str]]) -> Callable[[str], list[str]]:
+    """Return a completion of `names()`, which is called when a shell completes a name."""
+    return lambda incomplete: [name for name in names() if name.startswith(incomplete)]
 
 
 def complete_task(incomplete: str) -> list[str]:
     """Complete a task or, after a colon, its option."""
-
     name, *options = incomplete.split(":")
     if not options:
         return [task for task in known_names("task") if task.startswith(name)]
@@ -64,42 +58,33 @@ def complete_task(incomplete: str) -> list[str]:
     return [f"{head}:{ending}" for ending in endings if ending.startswith(last)]
 
 
-complete_sweep = complete_from("sweeps.sweep", "sweep_names")
+def _sweep_names() -> list[str]:
+    from tape_arith.arith.sweeps.sweep import sweep_names
+
+    return sweep_names()
 
 
-def _known_preset(name: str | None) -> str | None:
-    from tape_arith.arith.runs.preset import known_preset
+def _tracker_names() -> list[str]:
+    from tape_arith.arith.runs.metrics import tracker_names
 
-    return known_preset(name)
+    return tracker_names()
 
 
-def _known_split(name: str) -> str:
-    from tape_arith.arith.data.bucket import known_split
+def _backend_names() -> list[str]:
+    from tape_arith.models.backends import BACKENDS
 
-    return known_split(name)
+    return ["auto", *BACKENDS]
+
+
+complete_sweep = _complete_among(_sweep_names)
 
 
 def _known_backend(name: str) -> str:
-    if name != "auto":  # the default: nothing to import
+    if name != "auto":  # the default needs no import
         from tape_arith.models.backends import known_backend
 
         known_backend(name)
     return name
-
-
-def _complete_backend(incomplete: str) -> list[str]:
-    from tape_arith.models.backends import BACKENDS
-
-    return [name for name in ("auto", *BACKENDS) if name.startswith(incomplete)]
-
-
-def _complete_setting(incomplete: str) -> list[str]:
-    from dataclasses import fields
-
-    from tape_arith.arith.runs.config import Config
-
-    names = [f"{field.name}=" for field in fields(Config)]
-    return [name for name in names if name.startswith(incomplete)]
 
 
 # ---- runs: which, and how they are trained --------------------------------------------------
@@ -127,8 +112,8 @@ Preset = Annotated[
     str | None,
     typer.Option(
         help="A preset of `tape-arith list`, or PRESET@TASK.",
-        callback=_known_preset,
-        autocompletion=complete_from("runs.preset", "presets"),
+        callback=known_preset,
+        autocompletion=_complete_among(presets),
     ),
 ]
 Settings = Annotated[
@@ -137,7 +122,7 @@ Settings = Annotated[
         "--set",
         metavar="KEY=VALUE",
         help="Change a setting of the preset.",
-        autocompletion=_complete_setting,
+        autocompletion=_complete_among(lambda: [f"{field.name}=" for field in fields(Config)]),
     ),
 ]
 TaskName = Annotated[
@@ -170,7 +155,7 @@ Track = Annotated[
     typer.Option(
         metavar="NAMES",
         help="Also log metrics to tensorboard or wandb (offline), in RUN/tracking.",
-        autocompletion=complete_from("runs.metrics", "tracker_names"),
+        autocompletion=_complete_among(_tracker_names),
     ),
 ]
 
@@ -184,12 +169,12 @@ Split = Annotated[
     str,
     typer.Option(
         help="The problems: evaluation (default), or carry with long carry chains.",
-        callback=_known_split,
+        callback=known_split,
     ),
 ]
 MaxDigits = Annotated[
     int | None,
-    typer.Option(min=1, help="The most digits of a problem (default: tested_digits)."),
+    typer.Option(min=1, help="Digits of the longest operands (default: tested_digits)."),
 ]
 Problems = Annotated[
     int | None, typer.Option(min=1, help="Number of problems of the evaluation set to measure.")
@@ -264,7 +249,7 @@ Backend = Annotated[
         help="How attention is computed: auto, flash-attn, sdpa, eager or fused. Fails if the "
         "backend does not support the encoding; never falls back.",
         callback=_known_backend,
-        autocompletion=_complete_backend,
+        autocompletion=_complete_among(_backend_names),
     ),
 ]
 Compiled = Annotated[
@@ -280,15 +265,15 @@ Slots = Annotated[
     int | None,
     typer.Option(
         min=1,
-        help="Number of parallel jobs, in subprocesses if more than one (default: one per GPU, or "
-        "per core if their size suits a core; on other engines their own limit).",
+        help="Number of parallel jobs; more than one run as subprocesses (default: one per GPU, or "
+        "one per core if their size suits a core; other engines have limits of their own).",
     ),
 ]
 Engine = Annotated[
     str,
     typer.Option(
         metavar="NAME[:KEY=VALUE...]",
-        help="Where jobs run: local, ray or slurm, such as slurm:partition=gpu:throttle=8.",
-        autocompletion=complete_from("registry.locate", "known_names", "engine"),
+        help="Where jobs run: local, ray or slurm, as in slurm:partition=gpu:throttle=8.",
+        autocompletion=_complete_among(lambda: known_names("engine")),
     ),
 ]

@@ -8,11 +8,11 @@ import typer
 from tape_arith.arith.commands import option
 from tape_arith.arith.commands.job_options import (
     conclude,
-    parse_settings,
     stopper_for,
     train_options,
     whole_numbers,
 )
+from tape_arith.arith.runs.preset import parse_settings
 
 EXAMPLE = "tape-arith run --pe rope,fire,tape --seeds 0,1,2 --preset mini"
 
@@ -34,7 +34,7 @@ def command(
     slots: option.Slots = None,
     engine: option.Engine = "local",
 ) -> None:
-    """Generate, train, score and draw; nothing finished is done again."""
+    """Generate, train, score and draw; what is finished is not repeated."""
     stopper = stopper_for(time_limit, threads)
     from tape_arith.arith.api import runs as api
 

@@ -47,13 +47,13 @@ def command(
 ) -> None:
     """Measure attention, errors or stability of trained runs.
 
-    attention: attention by distance, and to digits of the computed place. Half of the problems are
-    in distribution; --figure x.png draws x-distance.png, x-places.png and, with --problem,
-    x-maps.png.
+    attention: weights by distance, and on the digits of the place that is computed. Half of the
+    problems are in distribution. --figure x.png draws x-distance.png, x-places.png and, with
+    --problem, x-maps.png.
 
     errors: wrong answers by carry chain, place and kind of the first error.
 
-    stability: change of attention when indices are shifted or [BOS] precedes the problem.
+    stability: the change of attention if indices are shifted or [BOS] precedes the problem.
     """
     from tape_arith.arith.compare.terminal import print_markdown
     from tape_arith.arith.figures.style import figure_format, save

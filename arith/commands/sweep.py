@@ -40,10 +40,10 @@ def command(
     track: option.Track = None,
     as_json: option.AsJson = False,
 ) -> None:
-    """Train and score all runs of a sweep, in its order; nothing finished is done again.
+    """Train and score all runs of a sweep, in its order; what is finished is not repeated.
 
-    At the end it prints its leaderboard (its table if settings vary) to stderr and the paths of its
-    tables to stdout.
+    At the end it prints the leaderboard (or the table, if settings vary) to stderr and the paths of
+    the tables to stdout.
     """
     stopper = stopper_for(time_limit, threads)
     from tape_arith.arith.api.runs import plan_sweep

@@ -1,4 +1,4 @@
-"""Print a table in a format, write it to a file, draw it: alike in `leaderboard` and `tasks`."""
+"""Print a table in a format, write it to a file or draw it, for `leaderboard` and `tasks`."""
 
 import sys
 from collections.abc import Callable
@@ -32,7 +32,7 @@ Out = Annotated[Path | None, typer.Option(help="Write the table to this file.")]
 
 
 class TableOutput:
-    """The options of a table: its format (None: a terminal's), its columns, its files."""
+    """The options of a table: its format (None: for a terminal), columns and files."""
 
     def __init__(
         self,
@@ -46,7 +46,7 @@ class TableOutput:
         looks: tuple[float | None, bool],
         wide: bool = False,
     ) -> None:
-        """Raises UsageError for options that contradict each other; `looks` are of the figure."""
+        """`looks` are width and caption of the figure. Raises UsageError for contradictions."""
         from tape_arith.arith.compare.labels import read_labels
         from tape_arith.arith.compare.tables import FOR_PEOPLE, FORMATS
         from tape_arith.arith.figures.style import figure_format
@@ -78,7 +78,7 @@ class TableOutput:
         draw: "Callable[..., Figure]",
         show_in_terminal: Callable[[], None],
     ) -> None:
-        """Write the table and the figure and print their paths; without both print the table."""
+        """Write the table and the figure and print their paths; without both, print the table."""
         from tape_arith.arith.figures.style import save
         from tape_arith.arith.files import write_text
 

@@ -32,18 +32,16 @@ def command(
     width: option.Width = None,
     no_caption: option.NoCaption = False,
 ) -> None:
-    """Compare encodings by tasks: means out of distribution, ranks in each task and their mean."""
+    """Compare encodings across tasks: means out of distribution, ranks in each task, mean rank."""
+    from tape_arith.arith.api.comparisons import select
     from tape_arith.arith.compare.across_tasks import across_tasks
-    from tape_arith.arith.compare.selection import Selection
     from tape_arith.arith.compare.task_table import FORMATS
     from tape_arith.arith.compare.terminal import print_markdown
     from tape_arith.arith.figures.across_tasks import compose
-    from tape_arith.arith.grids.evaluation_set import EvaluationSet
 
     table = table_output.TableOutput(
         format, as_csv, as_json, show, out, figure, label, (width, no_caption)
     )
-    selection = Selection(runs, pe, evaluation_set=EvaluationSet(split, max_digits))
-    content = across_tasks(selection, names, table.labels)
+    content = across_tasks(select(runs, pe, None, split, max_digits), names, table.labels)
     text = FORMATS[table.kind or "markdown"](content, table.columns)
     table.show(text, partial(compose, content), partial(print_markdown, text))

@@ -9,7 +9,6 @@ import typer
 from tape_arith.arith.commands import option
 from tape_arith.arith.commands.job_options import (
     leave,
-    parse_settings,
     stopper_for,
     train_options,
 )
@@ -17,6 +16,7 @@ from tape_arith.arith.errors import UsageError
 from tape_arith.arith.registry.locate import is_encoding
 from tape_arith.arith.registry.names import parse, parse_list
 from tape_arith.arith.runs.config import Policy
+from tape_arith.arith.runs.preset import parse_settings
 
 EXAMPLE = "tape-arith train --pe tape --preset mini --seed 1"
 
@@ -69,8 +69,8 @@ def command(
     on_nonfinite: Annotated[
         Policy | None,
         typer.Option(
-            help="The reaction to a step whose loss or gradient is not finite: stop, or skip the "
-            "update and count it (default: stop, or as in the run's record).",
+            help="What to do if the loss or gradient of a step is not finite: stop, or skip its "
+            "update and count it (default: as in the run's record, stop for a new run).",
         ),
     ] = None,
     fresh: option.Fresh = False,
@@ -100,7 +100,7 @@ def command(
                 stopper=stopper,
                 settings=parse_settings(settings),
             )
-        complete = trained.state().weights == "final"
+        complete = trained.state().trained
         if complete and not no_score:
             added = parse(pe).extrapolation if pe else None
             compute = options.compute.for_scoring
@@ -122,7 +122,7 @@ def _check(
 ) -> None:
     """Raise UsageError unless options name one run, to continue or to train."""
     if run is not None and pe is not None:
-        raise UsageError("RUN continues with its own encoding: leave out --pe, or RUN")
+        raise UsageError("RUN continues with its own encoding: leave out --pe or RUN")
     if run is None and pe is None:
         raise UsageError("name an encoding (--pe tape) or the folder of a run to continue")
     if run is not None and not run.exists() and is_encoding(str(run)):
@@ -136,7 +136,7 @@ def _check(
     if steps is not None and run is None:
         raise UsageError("--steps extends an existing run; for a new one use --set steps=N")
     if only_positional and recipe[-1] is None:
-        raise UsageError("--only-positional goes with --init-from RUN, whose weights stay")
+        raise UsageError("--only-positional needs --init-from RUN, whose weights stay as they are")
     names = parse_list(pe) if pe is not None else []
     if run is None and not names:
         raise UsageError("--pe is empty: name an encoding, as in --pe tape")

@@ -1,4 +1,4 @@
-"""Ablations: an encoding next to itself without one part, as tables."""
+"""Compare an encoding with its ablations, variants of it without one part, as tables."""
 
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
@@ -33,12 +33,12 @@ class Member(NamedTuple):
 
     @property
     def unchanged(self) -> bool:
-        """Tell whether this is the encoding as it is, without options."""
+        """Tell whether this is the encoding without options."""
         return _family(self.panel.name) == self.panel.name
 
     @property
     def points(self) -> str:
-        """The difference as "+3.1", "-" if it is unknown."""
+        """The difference as "+3.1"; "-" if it is unknown."""
         return "-" if self.difference is None else signed(100 * self.difference, 1)
 
 
@@ -62,6 +62,7 @@ def _family(name: str) -> str:
 
 
 def _members(name: str, group: Sequence[Panel]) -> list[Member]:
+    """Compare the panels of the family `name` with the first one, the encoding without options."""
     first, *changed = group
     if first.name != name:
         return [Member(panel, panel.name) for panel in group]

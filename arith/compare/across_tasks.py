@@ -1,4 +1,4 @@
-"""The leaderboard across tasks: a column a task, ranks within each, their mean."""
+"""The leaderboard across tasks: one column per task, ranks within each, and their mean."""
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
@@ -132,7 +132,7 @@ def _choose_presets(grids: Sequence[Grid], tasks: str) -> tuple[dict[str, str], 
 
 
 def _sections(cells: Mapping[str, Mapping[str, Panel]], num_tasks: int) -> list[Section[Line]]:
-    """Return the encodings by section: those ranked in half the tasks first, then by mean rank."""
+    """Return the encodings by section: first those ranked in half of the tasks, by mean rank."""
 
     def order(line: Line) -> tuple[bool, float, str]:
         mean_rank = float("inf") if line.mean_rank is None else line.mean_rank
@@ -140,7 +140,7 @@ def _sections(cells: Mapping[str, Mapping[str, Panel]], num_tasks: int) -> list[
 
     by_title: dict[str, dict[str, Mapping[str, Panel]]] = {title: {} for title in SECTIONS}
     for name, by_task in cells.items():
-        # What is ranked in one task belongs with what it is ranked against there.
+        # An encoding that is ranked in any task belongs to the section that it is ranked in there.
         best = min(by_task.values(), key=lambda panel: not panel.ranked)
         by_title[section(best)][name] = by_task
     made = []
@@ -154,7 +154,7 @@ def _sections(cells: Mapping[str, Mapping[str, Panel]], num_tasks: int) -> list[
 def _ranks(cells: Mapping[str, Mapping[str, Panel]]) -> dict[str, dict[str, float]]:
     """Return each encoding's rank in each task where it is ranked.
 
-    Equal means share the mean of the ranks that they take together.
+    Encodings with equal means share the mean of their ranks.
     """
     means = {
         (task, name): panel.mean("out_of_distribution")

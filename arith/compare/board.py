@@ -24,7 +24,7 @@ _FIRST_IN_FILES = (
     *("section", "rank", "kind", "encoding", "seeds"),
     *("converged", "interval", "in_distribution"),
 )
-"""The columns that stand first in CSV; the others follow in the order of the table."""
+"""The first columns of CSV; the others follow in the order of the table."""
 T = TypeVar("T")
 
 
@@ -33,12 +33,12 @@ class Section(NamedTuple, Generic[T]):
 
     title: str
     reason: str
-    """Why this section stands apart; "" if it does not."""
+    """Why these encodings are ranked apart; "" if they are not."""
     rows: Sequence[T]
 
     @property
     def heading(self) -> str:
-        """Return the title, and the reason behind it."""
+        """Return the title, with the reason if there is one."""
         return f"{self.title}: {self.reason}" if self.reason else self.title
 
 
@@ -51,13 +51,13 @@ class Board:
     left_out: Sequence[tuple[str, str]] = ()
     """Runs that are not shown, and why."""
     num_tests: int = 0
-    """Number of different tests; that between two references is on both their rows."""
+    """Number of different tests; a test between two references is on the rows of both."""
     num_encodings: int = 0
     """Number of encodings that were ranked and tested, shown or not."""
     costs: bool = False
     """Whether parameters and FLOPs were asked for."""
     labels: Mapping[str, str] = field(default_factory=dict)
-    """The names to print of encodings; one without a label is printed as it is typed."""
+    """The names to print for encodings; one without a label is printed as it is typed."""
 
     @property
     def rows(self) -> list[Row]:
@@ -75,12 +75,12 @@ class Board:
 
     @property
     def source(self) -> str:
-        """The origin of the numbers, in words."""
+        """Describe where the numbers come from."""
         return captions.source(self.panels, self.labels)
 
     @property
     def caption(self) -> str:
-        """`source`, followed by what the means and intervals are over."""
+        """`source`, followed by what means and intervals are taken over."""
         return captions.footnote(self.panels, self.labels, self.panels[0].regions)
 
     def about(self) -> dict[str, Any]:
@@ -239,7 +239,7 @@ class Board:
 
     @property
     def machines(self) -> set[str]:
-        """The product names of the GPUs and CPUs that trained the rows; known with costs alone."""
+        """The product names of the GPUs and CPUs that trained the rows; empty without costs."""
         return {each.machine for row in self.rows for each in row.trainings if each.machine}
 
     def numbers(self) -> list[dict[str, object]]:

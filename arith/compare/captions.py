@@ -1,4 +1,4 @@
-"""The words and numbers around a comparison: means, intervals, seeds, settings, footnotes."""
+"""Write the words around a comparison: means, intervals, seeds, settings, footnotes."""
 
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
@@ -30,7 +30,7 @@ def percent(interval: Interval | None, seeds: Sequence[float] = ()) -> str:
     """Return a mean with its interval in percent: "18.2 ± 3.1"; "-" for no mean.
 
     `seeds` are the means of single seeds. Where ± would leave 0 to 100 %, the lowest and highest
-    of them are printed instead: "45.3 (4.1\N{EN DASH}91.2)". A mean just below convergence gets
+    seed are printed instead: "45.3 (4.1\N{EN DASH}91.2)". A mean just below convergence gets
     enough decimals to stay below it: "98.95".
     """
     if interval is None:
@@ -95,7 +95,7 @@ def footnote(
 ) -> str:
     """Describe the task, lengths, problems, evaluation set, seeds and ± of a figure.
 
-    labels  the names to print of encodings
+    labels  the names to print for encodings
     means   the regions whose means are printed
     """
     counts, each = {len(panel.seeds) for panel in panels}, cell(panels[0].axes)
@@ -135,12 +135,12 @@ def source(panels: Sequence[Panel], labels: Mapping[str, str] | None = None) -> 
 
 
 def left_out(excluded: Iterable[tuple[str, str]]) -> list[str]:
-    """Return a sentence for each group of runs that is not shown, given as (runs, reason)."""
+    """Return a sentence for each excluded group of runs, given as (runs, reason)."""
     return [f"Left out: {runs}: {reason}." for runs, reason in excluded]
 
 
 def recipe(panels: Sequence[Panel]) -> str:
-    """Return the preset of grids with the settings that differ from it, as `preset_words`."""
+    """Return the preset of panels and the settings that differ from it, as `preset_words`."""
     settings = next((panel.settings for panel in panels if panel.settings), {})
     return preset_words(panels[0].preset, settings)
 
@@ -148,15 +148,12 @@ def recipe(panels: Sequence[Panel]) -> str:
 def chance(task: str) -> float | None:
     """Return the share of problems that the best guess gets right; 0 if it falls with length.
 
-    None if the task is a file that is not here. One that is here is read, not run, since the name
-    may come with the results of somebody else.
+    None if the task's file is missing. A user's file is read, not executed, because its name may
+    come with the results of another person.
     """
     try:
-        return (
-            load_task(task).chance
-            if task_location(task).is_builtin
-            else task_location(task).declaration().chance
-        )
+        location = task_location(task)
+        return load_task(task).chance if location.is_builtin else location.declaration().chance
     except UsageError:
         return None
 
@@ -165,12 +162,12 @@ def guess_words(task: str) -> str:
     """Return "a guess is right in 50 %", or "" if that falls with length."""
     share = chance(task)
     if share is None:
-        return "what a guess gets is not known without the file of the task"
+        return "chance level unknown: the task's file is missing"
     return f"a guess is right in {100 * share:.2g}{NBSP}%" if share else ""
 
 
 def has_scratchpad(panel: Panel) -> bool:
-    """Tell whether the steps of a calculation stand before the answer, and must be right too."""
+    """Tell whether an answer begins with the steps of the calculation, which must be right too."""
     scoring = panel.first.scoring
     return task_has_scratchpad(panel.task) or any(key.startswith(FINAL_ANSWERS) for key in scoring)
 

@@ -1,4 +1,4 @@
-"""A table is a list of columns; each says what it has in every format, and what is said of it."""
+"""Define the columns of a table: what each shows in each format, and the notes on it."""
 
 import re
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
@@ -16,7 +16,7 @@ from tape_arith.arith.grids.statistics import student_t
 
 T = TypeVar("T")
 UNKNOWN, NOT_MEASURED = "-", "not measured"
-"""The texts of what is not known."""
+"""The texts for unknown values."""
 OVER_PROBLEMS = "(± over problems)"
 _IMPORTANCE: Mapping[Region, int] = {
     "out_of_distribution": 2,
@@ -31,45 +31,45 @@ class Column(Generic[T]):
     """A column over rows of type T: texts for people, numbers for programs."""
 
     key: str
-    """By which a user chooses it."""
+    """The name by which a user chooses it."""
     head: str = ""
-    """Over its texts; "" for numbers that only programs read."""
+    """The text above the column; "" if only programs read it."""
     write: Callable[[T], str] | None = None
-    """The text of a row; None for that of `value`."""
+    """Returns the text of a row; None: the text of `value`."""
     value: Callable[[T], object] | None = None
-    """Its number in CSV and JSON."""
+    """Returns the number of a row for CSV and JSON."""
     name: str = ""
-    """The key of `value` in files, if that is not `key`."""
+    """The key of `value` in files, if it is not `key`."""
     numbers: Callable[[T], Mapping[str, object]] | None = None
-    """Its numbers by their keys in CSV, if they stand elsewhere in JSON."""
+    """Returns the numbers of a row by key for CSV, if JSON has them elsewhere."""
     left: bool = False
     """Whether its texts are aligned left."""
     shown: bool = True
-    """Whether a table has it that nobody chose columns for."""
+    """Whether a table has it if the user chooses no columns."""
     printed: bool = False
     """Whether a table for a paper has it too."""
     importance: int = 99
     """A narrow terminal shows the columns of the lowest importance numbers."""
     signs: str = ""
-    """What the signs in its cells mean; of columns that share this, it is said once."""
+    """The meaning of the signs in its cells; columns with the same text share one sentence."""
     legend: str = ""
-    """What it is, in a few words for little room."""
+    """A short explanation, for where there is little room."""
     note: str = ""
-    """What it is, as a paragraph; columns may share one."""
+    """An explanation in a paragraph; columns may share one."""
 
     def text(self, row: T) -> str:
-        """Return what stands in a table for people."""
+        """Return the text of a row in a table for people."""
         return self.write(row) if self.write else str(self.value and self.value(row))
 
     def entries(self, row: T) -> Mapping[str, object]:
-        """Return its numbers by their keys in CSV."""
+        """Return the numbers of a row by their keys in CSV."""
         if self.value is not None:
             return {self.name or self.key: self.value(row)}
         return {} if self.numbers is None else self.numbers(row)
 
 
 def texts(columns: Iterable[Column[T]], rows: Iterable[T]) -> pd.DataFrame:
-    """Return a table for people: heads above, a line for each of `rows`."""
+    """Return a table for people: a head for each column, a line for each of `rows`."""
     columns = [column for column in columns if column.head]
     cells = [[column.text(row) for column in columns] for row in rows]
     return pd.DataFrame(cells, columns=[column.head for column in columns])
@@ -84,7 +84,7 @@ def numbers(columns: Sequence[Column[T]], rows: Iterable[T]) -> list[dict[str, o
 
 
 def choose(columns: Iterable[Column[T]], keys: Iterable[str]) -> list[Column[T]]:
-    """Return the columns for people of `keys`, or if there are none, those that are shown.
+    """Return the columns for people with these keys; without keys, those that are shown.
 
     Raises UsageError for an unknown key.
     """
@@ -95,7 +95,7 @@ def choose(columns: Iterable[Column[T]], keys: Iterable[str]) -> list[Column[T]]
 
 
 def chosen_keys(keys: Iterable[str], known: Collection[str]) -> list[str]:
-    """Return `keys` as `column_key`, each once. Raises UsageError for one that is not `known`."""
+    """Return each of `keys` once, as `column_key`. Raises UsageError for an unknown one."""
     chosen = list(dict.fromkeys(map(column_key, keys)))
     if wrong := [key for key in chosen if key not in known]:
         raise unknown("column", wrong[0], known)
@@ -133,7 +133,9 @@ def panel_columns(
 ) -> dict[str, Column[Any]]:
     """Return the columns by key, in the order of files; each row has its panel as `panel`.
 
-    `labels` has the names to print of encodings. There is a column for what any panel has.
+    A column that only some panels have a value for is included.
+
+    labels  the names to print for encodings
     """
     labels = labels or {}
     regions = [region for region in REGIONS if any(region in panel.regions for panel in panels)]
@@ -161,7 +163,7 @@ def panel_columns(
         Column(
             "seeds",
             "seeds",
-            lambda row: seed_count(row.panel),
+            lambda row: _seed_count(row.panel),
             value=lambda row: row.panel.seeds,
             printed=True,
             importance=5,
@@ -183,8 +185,8 @@ def panel_columns(
     return {column.key: column for column in columns}
 
 
-def seed_count(panel: Panel) -> str:
-    """Return the number of seeds, and what the ± of a single one covers."""
+def _seed_count(panel: Panel) -> str:
+    """Return the number of seeds; for a single seed, also what its ± covers."""
     return str(len(panel.seeds)) if len(panel.seeds) > 1 else f"1 {OVER_PROBLEMS}"
 
 

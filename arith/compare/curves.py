@@ -51,9 +51,9 @@ class Curves:
     tested_digits: int
     rows: pd.DataFrame
     axes: Axes = ()
-    """Those of the small grids of training; empty if they are not known."""
+    """The axes of the small grids of training; empty if unknown."""
     recorded: Mapping[str, About | None] = field(default_factory=dict)
-    """What the runs recorded of each encoding."""
+    """What the runs recorded about each encoding."""
 
 
 COLUMNS = ("encoding", "quantity", "part", "step", "seed", "value")
@@ -124,9 +124,9 @@ class _Training(NamedTuple):
 
 
 def _axes(runs: Iterable[_Training]) -> Iterator[Axes]:
-    """Yield the axes of the small grids of training, from each run that tells them.
+    """Yield the axes of the small grids of training, from each run where they are known.
 
-    A user's task is not run for them: its axes are known once a grid of these lengths is scored.
+    A user's task is not executed: its axes are known once a grid of these lengths is scored.
     """
     for run in runs:
         config = run.state.record.config
@@ -139,10 +139,10 @@ def _axes(runs: Iterable[_Training]) -> Iterator[Axes]:
 
 
 def _differ(one: _Training, other: _Training) -> str:
-    """Return how the training of two runs differs, "" if it is alike."""
+    """Return how the training of two runs differs; "" if it does not."""
     if one.budget == other.budget:
         return ""
-    return one.state.record.config.differences(other.state.record.config) or "not begun alike"
+    return one.state.record.config.differences(other.state.record.config) or "not started alike"
 
 
 def _no_runs(selection: Selection, trained: set[str]) -> UsageError:
@@ -152,10 +152,10 @@ def _no_runs(selection: Selection, trained: set[str]) -> UsageError:
     untrained = (name for name in named if str(name) not in trained)
     missing = next(untrained, named[-1] if named else parse("rope"))
     encoding = f" of {missing}" if named else ""
-    beside = " beside the others" if len(named) > 1 else ""
+    together = " with the others" if len(named) > 1 else ""
     command = train_command(missing, preset or "mini", root)
     return UsageError(
-        f"no run{encoding} in {root}/{preset or '*'}{beside}: {command} makes one"
+        f"no run{encoding} in {root}/{preset or '*'}{together}: {command} makes one"
         f"{other_run_roots(root)}"
     )
 
@@ -198,5 +198,5 @@ def _numbers(line: Mapping[str, Any]) -> Iterator[tuple[str, int, float | None]]
 
 
 def figure_path(root: Path, content: Curves) -> Path:
-    """Return the default path of a figure of curves: beside the runs of its preset."""
+    """Return the default path of a figure of curves: next to the runs of its preset."""
     return preset_folder(root, content.preset) / f"curves-{join_names(list(content.seeds))}.png"

@@ -17,15 +17,15 @@ def display_names(
     own: Mapping[str, str] | None = None,
     recorded: Mapping[str, About | None] | None = None,
 ) -> dict[str, str]:
-    """Return each name's label: its class's, unless `own` has one for the name or for a part.
+    """Return the label of each name: that of its class, unless `own` labels the name or a part.
 
-    recorded  what runs recorded of their encoding; decides the label of a user's encoding
+    recorded  what runs recorded about their encoding, such as the label of a user's encoding
 
     >>> list(display_names(["tape+yarn", "fire:init_l=512", "tape@from=rope"]).values())
     ['TAPE + YaRN', 'FIRE (init_l=512)', 'TAPE (from RoPE)']
 
-    A name stays as it is if nothing tells its label, or if another name would get the same one.
-    Raises UsageError for a key of `own` that is in none of the names.
+    A name stays as it is if its label is unknown or equals that of another name.
+    Raises UsageError for a key of `own` that no name contains.
     """
     own, recorded = own or {}, recorded or {}
     used: set[str] = set()

@@ -25,16 +25,16 @@ _UNKNOWN, _NOT_RANKED = "Of unknown kind", "Not ranked"
 SECTIONS: Mapping[str, str] = {
     _AGNOSTIC: "",
     _STRUCTURED: "these know where digits stand, a prior that the others do not have",
-    _UNKNOWN: "not known here any more, so nobody can say what they know of the task",
+    _UNKNOWN: "their files are missing, so their kind is unknown",
     _NOT_RANKED: "a seed below 99 % in distribution, or a mean that is not known",
 }
-"""The sections in their order, and why each stands apart."""
+"""The sections in their order, and why each is ranked apart."""
 
 
 def kinds(panel: Panel) -> list[str] | None:
-    """Return the kinds of an encoding's parts, each once: as recorded for a user's encoding.
+    """Return the kinds of an encoding's parts, each once; None if unknown.
 
-    None if nobody knows.
+    For a user's encoding they are those that its run recorded.
     """
     with suppress(UsageError):
         encoding = parse(panel.encoding).encoding
@@ -44,8 +44,7 @@ def kinds(panel: Panel) -> list[str] | None:
 
 
 def by_rank(panel: Panel) -> tuple[bool, float, str]:
-    """Return a key to sort by: mean out of distribution, highest first; then what is not ranked,
-    by name."""
+    """Return a sort key: by mean out of distribution, highest first; unranked last, by name."""
     mean = panel.mean(_RANKED_BY) or 0.0
     return not panel.ranked, -mean if panel.ranked else 0.0, panel.name
 
@@ -75,10 +74,10 @@ def sort_panels(panels: Sequence[Panel]) -> list[Panel]:
 def heatmap_panels(
     selection: Selection, *, seed: int | None = None, sort: bool = False
 ) -> tuple[list[Panel], bool]:
-    """Return the panels of a heatmap, and whether they stand in the order of `sort_panels`.
+    """Return the panels of a heatmap, and whether they are in the order of `sort_panels`.
 
-    They do with `sort`, and always if ALL are selected. With `seed` they have that seed alone; ALL
-    then stands for the encodings that have it. Raises UsageError as `Selection.panels`.
+    They are with `sort`, and always if ALL are selected. With `seed`, panels have that seed alone,
+    and ALL selects the encodings that have it. Raises UsageError as `Selection.panels`.
     """
     panels, _ = selection.panels()
     if seed is not None:
@@ -125,7 +124,7 @@ def board_of(
     *,
     costs: bool = False,
 ) -> Board:
-    """Return the leaderboard of `panels`; `runs` tell times and costs. Raises as `build_board`."""
+    """Return the leaderboard of `panels`; `runs` has times and costs. Raises as `build_board`."""
     ordered = sections(panels)
     tests, num_tests = _significance_tests(sort_panels(panels))
 
@@ -152,8 +151,8 @@ def _significance_tests(
 ) -> tuple[dict[str, dict[str, Comparison]], int]:
     """Test each encoding against the references; return the tests and the number of different ones.
 
-    Holm's correction is over all of them. A test between two references counts once and is on both
-    their rows. Encodings that are not ranked are not tested. Neither are two ways of scoring the
+    Holm's correction is over all tests. A test between two references counts once and is on the
+    rows of both. Encodings that are not ranked are not tested. Neither are two ways of scoring the
     same training runs: Welch's test assumes independent means.
     """
     by_name = {panel.name: panel for panel in panels}
@@ -195,7 +194,7 @@ def _why_no_test(panel: Panel, reference: str, other: Panel | None) -> str | Non
 
 
 def _with_costs(row: Row) -> Row:
-    """Add parameters, FLOPs, and loss and speed of training, as far as they are recorded."""
+    """Add parameters, FLOPs, and the loss and speed of training, where they are recorded."""
     about, trainings = row.panel.about, [_training(run) for run in row.runs]
     if about is None or about.parameters is None:
         say(f"note: no run of {row.panel.encoding} records its parameters and FLOPs")

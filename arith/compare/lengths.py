@@ -1,4 +1,4 @@
-"""Words about the lengths of a grid, from its axes alone: its task may be a file that is gone."""
+"""Describe the lengths of a grid, from its axes alone: its task's file may be missing."""
 
 from collections.abc import Iterable
 
@@ -44,7 +44,7 @@ def cell(axes: Axes) -> str:
 def measured(axes: Axes, lengths: Iterable[object]) -> str:
     """Return a length on each axis with its unit, as in "5 operands of 6 digits".
 
-    Equal words stand once: "8 digits" are those of each of two numbers.
+    Equal words are written once: "8 digits" holds for each of two numbers.
     """
     words = dict.fromkeys(
         f"{length} {unit(axis)}" for length, axis in zip(lengths, axes, strict=True)

@@ -23,14 +23,14 @@ _ENVIRONMENT = ("tape-arith", "commit", "torch", "hardware", "dtype", "attention
 
 @dataclass(frozen=True)
 class Provenance:
-    """Where the numbers of one training come from, as its folder tells."""
+    """Where the numbers of one training come from, according to its files."""
 
     encoding: str
-    """The encoding as it was trained, without what is added at test time."""
+    """The encoding as it was trained, without an extrapolation."""
     seed: int
     folder: str
     facts: Mapping[str, str] = field(default_factory=dict)
-    """Commit, torch, hardware, ...: all runs have the same keys, "" for what is not recorded."""
+    """Commit, torch, hardware, ...: all runs have the same keys; "" if not recorded."""
     config: Mapping[str, int | float | str] = field(default_factory=dict)
     commands: Sequence[str] = ()
     """The commands that train and score it again."""
@@ -84,7 +84,7 @@ def collect(selection: Selection, *, costs: bool = False) -> Report:
 
 
 def _provenance(root: Path, grids: Sequence[Grid], state: TolerantState | None) -> Provenance:
-    """Describe a run from its files; a fact that they do not state is empty."""
+    """Describe a run from its files; a fact that they lack is ""."""
     first, evaluation = grids[0], grids[0].evaluation
     facts = {
         "configuration": state.record.config.sha256 if state else "",

@@ -1,4 +1,4 @@
-"""A row of a leaderboard: an encoding, its rank, its tests and what its trainings said."""
+"""A row of a leaderboard: an encoding, its rank, its tests and its trainings."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
@@ -17,7 +17,7 @@ LEVEL = 0.05
 
 @dataclass(frozen=True)
 class Comparison:
-    """An encoding's mean out of distribution against that of a reference."""
+    """The test of an encoding's mean out of distribution against that of a reference."""
 
     welch: Welch | None = None
     p_holm: float | None = None
@@ -26,7 +26,7 @@ class Comparison:
     """Why there is no test."""
 
     def __str__(self) -> str:
-        """Return p with an arrow for a significant difference, "-" for no test."""
+        """Return p, with an arrow for a significant difference; "-" for no test."""
         if self.welch is None or self.p_holm is None:
             return UNKNOWN
         p = "<0.001" if self.p_holm < 0.001 else f"{self.p_holm:.3f}"
@@ -72,7 +72,7 @@ class Row:
     def last_states(self) -> list[list[tuple[int, float]]]:
         """Steps and means out of distribution on the small grid at each seed's last saved states.
 
-        States are scored without what is added at test time, so that a name with such has none.
+        They are scored without an extrapolation, so a name with one has none.
         """
         own = self.panel.name == self.panel.encoding
         return [last_evaluations(run.metrics) if run and own else [] for run in self.runs]
@@ -89,7 +89,7 @@ class Row:
         return [run.seconds.get("train") if run else None for run in self.runs]
 
     def content(self) -> dict[str, Any]:
-        """Return the numbers for JSON that are not those of a column."""
+        """Return the numbers for JSON that no column has."""
         panel, states = self.panel, self.last_states
         finals = {
             "final_answers": panel.final_answers,

@@ -1,4 +1,4 @@
-"""The runs of a comparison, which never fails because of one: a bad file is named and left out."""
+"""Read the runs of a comparison; an unreadable file is named on stderr and never ends it."""
 
 from collections.abc import Callable
 from functools import cached_property
@@ -18,7 +18,7 @@ T = TypeVar("T")
 
 
 class TolerantState(RunState):
-    """A run whose unreadable files are named once on stderr, then count as missing."""
+    """The state of a run whose unreadable files are named once on stderr, then count as missing."""
 
     @cached_property
     def metrics(self) -> list[dict[str, Any]]:

@@ -27,7 +27,7 @@ from tape_arith.arith.runs.preset import check_task, is_preset, load_preset, wit
 from tape_arith.arith.terminal import say
 
 ALL = "all"
-"""As the value of `names`, it means every scored encoding of the preset."""
+"""The value of `names` that selects every scored encoding of the preset."""
 _MOST_NAMED = 8
 """The most encodings that a figure's file name lists."""
 
@@ -71,14 +71,14 @@ class Selection:
     names: str = ALL
     """Encodings with commas, or ALL."""
     preset: str | None = None
-    """None: the one that has every encoding."""
+    """None: the preset that has every encoding."""
     task: str | None = None
-    """A task whose runs alone count; None: any."""
+    """Only runs of this task count; None: of any task."""
     evaluation_set: EvaluationSet = DEFAULT_SET
 
     @cached_property
     def named(self) -> list[Name]:
-        """The encodings, each once; [] means all. Raises UsageError for none."""
+        """The encodings, each once; [] means all. Raises UsageError if `names` is empty."""
         if self.names == ALL:
             return []
         texts = filter(None, map(str.strip, self.names.split(",")))
@@ -88,7 +88,7 @@ class Selection:
         return named
 
     def _parse(self, text: str) -> Name:
-        """Parse a name, or accept that of a run here whose encoding's file is elsewhere."""
+        """Parse a name; accept that of a run whose encoding's file is missing."""
         try:
             return parse(text)
         except UsageError:
@@ -103,19 +103,21 @@ class Selection:
         return list(map(str, self.named))
 
     def grids(self, *, of_all: bool = False) -> list[Grid]:
-        """Return the grids on the evaluation set, scored in part too; with `of_all` of every
-        encoding."""
+        """Return the grids on the evaluation set, complete or not.
+
+        of_all  whether to return those of every encoding, named or not
+        """
         named = None if of_all else self.named or None
         return find_grids(self.root, self.preset, named, self.evaluation_set)
 
     def panels(
         self, runs: Mapping[Key, object] | None = None
     ) -> tuple[list[Panel], list[Excluded]]:
-        """Return a panel for each encoding, and the runs that are left out.
+        """Return one panel per encoding, and the excluded runs, which are named on stderr.
 
-        The latter are named on stderr. With `runs` (all runs below `root`), other encodings that
-        may be compared with those named follow them. Raises UsageError as `choose_group` does; if
-        nothing is scored, its message has the commands that make what is missing.
+        If `runs` (all runs below `root`) is given, comparable encodings that `names` lacks are
+        appended. Raises UsageError as `choose_group` does; if nothing is scored, its message has
+        the commands that make what is missing.
         """
         if self.preset is not None and self.task is not None:
             preset = with_task(self.preset, canonical_task(self.task))
@@ -144,7 +146,7 @@ class Selection:
         return panels_of(shown, self.wanted), excluded
 
     def split_complete(self, grids: Iterable[Grid]) -> tuple[list[Grid], list[Grid]]:
-        """Return the complete grids and those scored in part; the latter are named on stderr."""
+        """Return the complete grids, and those scored in part, which are named on stderr."""
         complete: list[Grid] = []
         partial: list[Grid] = []
         for grid in grids:
@@ -158,7 +160,7 @@ class Selection:
     def nothing_scored(self, grids: Sequence[Grid] = ()) -> UsageError:
         """Return the error for missing grids, with the commands that make them.
 
-        grids  what is scored
+        grids  the grids that are scored
         """
         check_task(self.preset)
         root, words = self.root, self.evaluation_set
@@ -182,19 +184,19 @@ class Selection:
         return UsageError(f"no scored run of {place}: {commands}{other_run_roots(root)}")
 
     def figure_path(self, panels: Sequence[Panel]) -> Path:
-        """Return the default path of a heatmap: with the runs of its preset."""
+        """Return the default path of a heatmap: next to the runs of its preset."""
         names = join_names([panel.name for panel in panels])
         return preset_folder(self.root, panels[0].preset) / f"{names}{self.evaluation_set.name}.png"
 
 
 def scored_in_part(grids: Iterable[Grid], task: str = "") -> Excluded:
-    """Return grids of `task` as left out, because they are not complete."""
+    """Return incomplete grids as excluded; `task` is named in front of them."""
     seeds = _listed((grid.name, grid.seed) for grid in grids)
     return Excluded(f"{task}, {seeds}" if task else seeds, "scored in part")
 
 
 def _of_task(task: str, grids: Sequence[Grid]) -> list[Grid]:
-    """Return the grids of a task. Raises UsageError if there are others but none of it."""
+    """Return the grids of a task. Raises UsageError if all grids are of other tasks."""
     task = canonical_task(task)
     tasks = {grid.evaluation.task for grid in grids}
     if tasks and task not in tasks:
@@ -203,7 +205,7 @@ def _of_task(task: str, grids: Sequence[Grid]) -> list[Grid]:
 
 
 def canonical_task(text: str) -> str:
-    """Return the name of a task as grids have it; one that is not here stays as it is."""
+    """Return the name of a task as grids have it; the name of a missing task stays as it is."""
     with suppress(UsageError):
         return str(parse_task(text))
     return text
@@ -215,13 +217,13 @@ def choose_group(
     differ: Callable[[_C, _C], str],
     nothing: Callable[[], UsageError],
 ) -> tuple[list[_C], list[Excluded]]:
-    """Return the candidates to show, and those left out, with how they `differ` from the former.
+    """Return the candidates to show, and those left out, with how they `differ` from the shown.
 
-    All are of the one preset that has every `wanted` encoding. Candidates that do not differ form
-    a group, and one group is shown: that with the most wanted encodings, then one with the
-    preset's own budget, then one whose runs drew their own weights, then the largest. Raises
-    UsageError if several presets have every wanted encoding or the shown group lacks one, and what
-    `nothing` returns if no preset has them all.
+    Only the preset that has every `wanted` encoding counts. Candidates that do not differ form a
+    group, and one group is shown: the one with the most wanted encodings; among equals the one with
+    the preset's own budget, then with random first weights, then the largest. Raises UsageError if
+    several presets have every wanted encoding or the shown group lacks one; raises what `nothing`
+    returns if no preset has them all.
     """
 
     def order(group: Sequence[_C]) -> tuple[int, bool, bool, int, int]:
@@ -255,14 +257,14 @@ def choose_group(
     if lacking := [name for name in wanted if name not in {one.name for one in shown}]:
         reasons = "; ".join(f"{runs}: {reason}" for runs, reason in excluded)
         raise UsageError(
-            f"{', '.join(lacking)} and {shown[0].name} cannot stand in one figure ({reasons}): "
+            f"{', '.join(lacking)} and {shown[0].name} cannot be in one figure ({reasons}): "
             "compare them apart, or train and score them alike"
         )
     return shown, excluded
 
 
 def budget_preference(preset: str, budget: Budget) -> tuple[bool, bool]:
-    """Return whether a budget is its preset's, and whether its runs drew their own weights."""
+    """Return whether a budget is its preset's, and whether its runs started from random weights."""
     own_weights = budget.steps_before is None
     if not is_preset(preset):
         return False, own_weights
@@ -283,6 +285,6 @@ def _listed(runs: Iterable[tuple[str, int]]) -> str:
 
 
 def join_names(names: Sequence[str]) -> str:
-    """Join encodings into part of a file's name: the first of them, then how many more."""
+    """Join encodings into part of a file's name: the first eight, then the number of the others."""
     more = len(names) - _MOST_NAMED
     return "-".join(map(slug, names[:_MOST_NAMED])) + (f"-and-{more}-more" if more > 0 else "")

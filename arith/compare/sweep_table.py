@@ -19,7 +19,7 @@ class SweptRow(NamedTuple):
 
 
 def in_order(rows: Iterable[SweptRow]) -> list[SweptRow]:
-    """Sort as a leaderboard of all together."""
+    """Sort all rows as one leaderboard."""
     return sorted(rows, key=lambda row: by_rank(row.panel))
 
 
@@ -27,7 +27,7 @@ def _columns(rows: Sequence[SweptRow]) -> list[Column[SweptRow]]:
     """Return the columns in the order of files."""
 
     def setting(key: str) -> Column[SweptRow]:
-        # On the left is what tells rows apart: a terminal repeats it where it breaks the table.
+        # Aligned left, because a terminal repeats left columns in each part of a broken table.
         return Column(key, key, value=lambda row: row.settings[key], left=True)
 
     panels = [row.panel for row in rows]
@@ -39,7 +39,7 @@ def _columns(rows: Sequence[SweptRow]) -> list[Column[SweptRow]]:
 def to_markdown(rows: Sequence[SweptRow]) -> str:
     """Format a Markdown table: mean ± half-width of the 95 % interval, in percent.
 
-    Grids of one axis have a dash in the columns that only those of two have.
+    Grids of one axis have a dash in the columns that need two.
     """
     columns = _columns(rows)
     settings = [key for row in rows[:1] for key in row.settings]
@@ -51,7 +51,8 @@ def to_markdown(rows: Sequence[SweptRow]) -> str:
 def to_csv(rows: Sequence[SweptRow]) -> str:
     """Format CSV with fractions in 0..1; `_low` and `_high` are the interval, clipped to 0..1.
 
-    The column `interval` says what that is over: "seeds" (Student t) or "this run only" (problems).
+    The column `interval` says what the interval is over: "seeds" (Student t) or "this run only"
+    (problems).
     """
     return csv_text(numbers(_columns(rows), rows))
 

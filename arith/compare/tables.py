@@ -166,7 +166,7 @@ def head_lines(head: str) -> list[str]:
 # ---- the leaderboard ---------------------------------------------------------------------------
 
 
-def board_to_markdown(board: Board, columns: Sequence[str] = ()) -> str:
+def _board_to_markdown(board: Board, columns: Sequence[str] = ()) -> str:
     """Format a table for each section, then the notes; `columns` are keys, if some are chosen."""
     shown = choose(board.columns, columns)
     return sectioned(f"Leaderboard of {board.preset}", board.sections, shown, board.notes())
@@ -212,7 +212,7 @@ def legend(board: Board, columns: Sequence[Column[Row]]) -> str:
     )
 
 
-def board_to_latex(board: Board, columns: Sequence[str] = ()) -> str:
+def _board_to_latex(board: Board, columns: Sequence[str] = ()) -> str:
     """Format a floating table, with the notes as comments."""
     shown = short_columns(board, columns)
     if not columns:
@@ -220,7 +220,7 @@ def board_to_latex(board: Board, columns: Sequence[str] = ()) -> str:
     return floating(board.sections, shown, legend(board, shown), board.notes())
 
 
-def board_to_csv(board: Board, columns: Sequence[str] = ()) -> str:
+def _board_to_csv(board: Board, columns: Sequence[str] = ()) -> str:
     """Format one CSV line per encoding: shares in 0..1, times in seconds, lists as in `csv_text`.
 
     Columns that are also in a sweep's table have the same names there.
@@ -228,7 +228,7 @@ def board_to_csv(board: Board, columns: Sequence[str] = ()) -> str:
     return csv_text(board.numbers(), columns)
 
 
-def board_to_json(board: Board, columns: Sequence[str] = ()) -> str:
+def _board_to_json(board: Board, columns: Sequence[str] = ()) -> str:
     """Format everything as JSON: keys are stable, and `schema` counts changes of them."""
 
     def content(row: Row) -> dict[str, Any]:
@@ -260,10 +260,10 @@ def board_to_json(board: Board, columns: Sequence[str] = ()) -> str:
 
 
 FORMATS = {
-    "markdown": board_to_markdown,
-    "csv": board_to_csv,
-    "latex": board_to_latex,
-    "json": board_to_json,
+    "markdown": _board_to_markdown,
+    "csv": _board_to_csv,
+    "latex": _board_to_latex,
+    "json": _board_to_json,
 }
 FOR_PEOPLE = ("markdown", "latex")
 """The formats in which encodings have their labels; programs read the others."""

@@ -43,18 +43,18 @@ class TaskRuns(NamedTuple):
     lengths: str
     """ "trained to 8 digits and tested to 16" """
     source: str
-    """The origin of the numbers, in words (`captions.source`)."""
+    """A description of where the numbers come from (`captions.source`)."""
     guess: str
-    """A sentence on the best guess, if what it gets right does not fall with length."""
+    """How often a guess is right, in words, if that does not fall with length."""
 
     def describe(self) -> str:
-        """Return "or trained to 10 bits and tested to 20 (preset mini-or)", with `guess` in it."""
+        """Return "copy trained to 12 digits and tested to 24 (preset mini-copy)", with `guess`."""
         guess = f", {self.guess}" if self.guess else ""
         return f"{self.task} {self.lengths} (preset {self.recipe}{guess})"
 
 
 class Line(NamedTuple):
-    """An encoding: its numbers in each task that it has."""
+    """An encoding and its numbers in each task."""
 
     encoding: str
     cells: Mapping[str, Panel]
@@ -82,12 +82,12 @@ class TaskTable:
     """Encodings by tasks."""
 
     runs: Sequence[TaskRuns]
-    """Those of each task."""
+    """The runs of each task."""
     sections: Sequence[Section[Line]]
     left_out: Sequence[tuple[str, str]] = ()
     """Runs that are not shown, and why."""
     labels: Mapping[str, str] = field(default_factory=dict)
-    """The names to print of encodings."""
+    """The names to print for encodings."""
 
     @property
     def tasks(self) -> list[str]:
@@ -120,7 +120,7 @@ class TaskTable:
 
     @property
     def columns(self) -> list[Column[Line]]:
-        """Return the columns for people: a task each, and the mean rank."""
+        """Return the columns for people: one per task, and the mean rank."""
 
         def of_task(task: str) -> Column[Line]:
             def text(line: Line) -> str:
@@ -136,7 +136,7 @@ class TaskTable:
         ]
 
     def rank_text(self, line: Line, places: int) -> str:
-        """Return "2.40", with the number of tasks behind it if that is not all: "2.40 (5)"."""
+        """Return "2.40", or "2.40 (5)" with the number of tasks if it is not ranked in all."""
         if line.mean_rank is None:
             return "-"
         count = f" ({len(line.ranks)})" * (len(line.ranks) < len(self.runs))
@@ -193,23 +193,23 @@ def signs(panel: Panel) -> str:
     return ONE_SEED * (len(panel.seeds) == 1) + "*" * (panel.convergence is not None)
 
 
-def to_markdown(table: TaskTable, columns: Sequence[str] = ()) -> str:
+def _to_markdown(table: TaskTable, columns: Sequence[str] = ()) -> str:
     """Format a table for each section, then the notes; `columns` are keys, if some are chosen."""
     shown = choose(table.columns, columns)
     return sectioned("Leaderboard across tasks", table.sections, shown, table.notes())
 
 
-def to_latex(table: TaskTable, columns: Sequence[str] = ()) -> str:
+def _to_latex(table: TaskTable, columns: Sequence[str] = ()) -> str:
     """Format a floating table, with the notes as its caption."""
     return floating(table.sections, choose(table.columns, columns), " ".join(table.notes()))
 
 
-def to_csv(table: TaskTable, columns: Sequence[str] = ()) -> str:
+def _to_csv(table: TaskTable, columns: Sequence[str] = ()) -> str:
     """Format one CSV line per encoding and task: shares in 0..1, lists as in `csv_text`."""
     return csv_text(table.numbers(), columns)
 
 
-def to_json(table: TaskTable, columns: Sequence[str] = ()) -> str:
+def _to_json(table: TaskTable, columns: Sequence[str] = ()) -> str:
     """Format everything as JSON: `schema` counts changes of its keys."""
     content: dict[str, Any] = {
         "schema": 1,
@@ -222,4 +222,4 @@ def to_json(table: TaskTable, columns: Sequence[str] = ()) -> str:
     return json_text(content, columns)
 
 
-FORMATS = {"markdown": to_markdown, "csv": to_csv, "latex": to_latex, "json": to_json}
+FORMATS = {"markdown": _to_markdown, "csv": _to_csv, "latex": _to_latex, "json": _to_json}

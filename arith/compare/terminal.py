@@ -35,7 +35,7 @@ def print_board(
 ) -> None:
     """Print a leaderboard with the columns that fit, or with `columns`, or, if `wide`, with all.
 
-    `advice` says how to see those that do not fit.
+    `advice` says how to see the columns that do not fit.
     """
     console = console or Console(highlight=False)
     every, room = short_columns(board, columns), console.width
@@ -143,5 +143,5 @@ def _rich(
 
 
 def _text(text: str) -> Text:
-    """Return `text` with nothing in it read as markup or as a command to the terminal."""
+    """Return `text` in which neither markup nor a command to the terminal has an effect."""
     return Text(escape_control(text))

@@ -47,10 +47,10 @@ def check_trainable(config: Config, name: Name, compute: Compute = AUTO) -> None
 
 
 def setting_for(config: Config) -> Setting:
-    """Return what an encoding may know of task and size; longer scoring does not change it.
+    """Return what an encoding may know about task and size; scoring longer problems keeps it.
 
-    Both lengths include `leading_bos` tokens: training puts up to so many [BOS] in front of a
-    problem, and so do studies of their effect on tested problems.
+    Both lengths include `leading_bos` tokens: training puts up to that many [BOS] in front of a
+    problem, and studies of their effect put them in front of tested problems.
     """
     task, tested = load_task(config.task), config.evaluation_bucket()
     return Setting(
@@ -98,7 +98,7 @@ def decoder_for(config: Config, name: Name, seed: int) -> Decoder:
 def blueprint(config: Config, name: Name) -> Decoder:
     """Return the decoder of `decoder_for` without memory for its weights; cached in this process.
 
-    A user's encoding gets memory nevertheless, since its constructor may read values of tensors.
+    A user's encoding gets memory anyway, because its constructor may read values of tensors.
     Raises Failure if its code fails.
     """
     return _blueprint(config, name, _sources(name.encoding))
@@ -145,7 +145,7 @@ def _check_promises(encoding: Encoding, sources: _Sources) -> None:
         if not outcome.holds:
             raise UsageError(
                 f"{encoding} breaks a promise ({outcome.check}): {outcome.happened}; "
-                f"`tape-arith check {encoding}` looks at all of them"
+                f"`tape-arith check {encoding}` checks all promises"
             )
 
 
@@ -154,14 +154,16 @@ def _check_task(task: str, sources: _Sources) -> None:
     """Raise UsageError if a user's task breaks a promise."""
     if broken := broken_promise(task):
         raise UsageError(
-            f"task {task} breaks a promise ({broken}); `tape-arith check {task}` looks at all of "
-            "them"
+            f"task {task} breaks a promise ({broken}); `tape-arith check {task}` checks all "
+            "promises"
         )
 
 
 def as_user_error(error: BaseException, encoding: Encoding) -> Failure | None:
-    """Return a Failure that names the user's line; None if every part is built in, or the error
-    already reads as one line for people."""
+    """Return a Failure that names the line of the user's code at which an error arose.
+
+    None if every part is built in, or if the error is already one line for people.
+    """
     locations = [locate("encoding", part.name) for part in encoding.parts]
     locations = [location for location in locations if not location.is_builtin]
     if not locations or isinstance(error, UsageError | Failure | OSError):

@@ -21,7 +21,7 @@ from tape_arith.models.flops import useful_training_flops
 from tape_arith.models.hardware import detect
 
 SAMPLE = 4_096
-"""Number of problems whose mean length estimates that of a training within half a percent."""
+"""Number of problems whose mean length is that of a whole training within half a percent."""
 
 
 @dataclass(frozen=True)
@@ -50,7 +50,7 @@ def cost(name: Name, config: Config | None = None) -> Cost:
 
 
 def about(name: Name, config: Config) -> About:
-    """Describe a trained encoding for its record; if its code cannot count its costs, without."""
+    """Describe a trained encoding for its record; without costs if its code cannot count them."""
     name = Name(name.encoding)
     parts = name.encoding.parts
     papers = [locate("encoding", part.name).declaration().paper for part in parts]
@@ -73,7 +73,7 @@ def about(name: Name, config: Config) -> About:
 
 
 def _first_problems(config: Config) -> Problems:
-    """Return the first SAMPLE training problems of seed 0, including the [BOS] in front."""
+    """Return the first SAMPLE training problems of seed 0, with their leading [BOS]."""
     bucket = config.bucket(0)
     return prepend_bos(bucket.problems(0, SAMPLE), bucket.keys(0, SAMPLE), config.leading_bos)
 

@@ -1,4 +1,4 @@
-"""The environment of a run: versions and machine, and what may differ after a resumption."""
+"""Describe and record versions and machine of a run; report changes when it resumes."""
 
 import platform
 import sys
@@ -53,7 +53,7 @@ def scoring_facts(hardware: Hardware) -> dict[str, str]:
 
 
 def record_environment(run: Run, now: dict[str, Any]) -> None:
-    """Write environment.json, and keep the environments of earlier calls in it.
+    """Write environment.json, which also keeps the environments of earlier calls.
 
     Reports on stderr the changes that may make a resumed run differ from an unbroken one.
     """

@@ -1,4 +1,4 @@
-"""Recognize what a device or its compiler cannot do, and say so in one line."""
+"""Recognize errors of a device or its compiler, and report them in one line."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -37,7 +37,7 @@ def explain_failures(work: str) -> Iterator[None]:
         if cause is not None and is_out_of_memory(cause):
             raise Failure(
                 f"{work} does not fit into memory: free some, try another --backend, or score "
-                "where there is more; the same command goes on from here"
+                "where there is more; the same command continues from here"
             ) from cause
         if cause is not None and compiling_failed(cause):
             raise compilation_failure(cause) from cause
@@ -49,10 +49,8 @@ class NotCompilable(Failure):
 
 
 def compilation_failure(error: BaseException) -> NotCompilable:
-    """Make a Failure that quotes the compiler's error line, or else the first line."""
+    """Make a Failure that quotes the compiler's line with an error, or the first line."""
     cause = getattr(error, "inner_exception", error)  # unwrap torch's exception
     lines = str(cause).strip().splitlines() or [type(cause).__name__]
     reason = next((line.strip() for line in lines if "error: " in line), lines[0])
-    return NotCompilable(
-        f"the decoder cannot be compiled here ({reason}): --no-compile does without"
-    )
+    return NotCompilable(f"the decoder cannot be compiled here ({reason}): use --no-compile")

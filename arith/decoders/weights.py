@@ -47,7 +47,7 @@ def save(
         except SafetensorError as error:  # as for a full disk
             raise Failure(f"cannot write {path}: {error}") from error
         if keep is not None and path.exists():
-            with open(temporary, "rb") as file:  # on disk before the old one moves
+            with open(temporary, "rb") as file:  # must be on disk before the old one moves
                 os.fsync(file.fileno())
             os.replace(path, keep)
 
@@ -55,8 +55,8 @@ def save(
 def load(path: Path, device: str) -> tuple[dict[str, Tensor], dict[str, Any]]:
     """Return the tensors and facts of a checkpoint.
 
-    Raises Corrupt for a damaged or foreign file, when an older checkpoint may still be good;
-    Failure if the file cannot be read or another version wrote it.
+    Raises Corrupt for a damaged or foreign file, where an older checkpoint may help; Failure if the
+    file cannot be read or another version wrote it.
     """
     if path.exists() and not path.is_file():  # opening a named pipe would wait for ever
         raise Corrupt(f"{path} is not a file")
@@ -112,7 +112,7 @@ def load_state(
 def final_weights(run: Run, record: RunRecord, device: str) -> dict[str, Tensor]:
     """Load the final weights of a run, by their names in its decoder.
 
-    Raises Failure, with advice, if they are corrupt, do not fit or are of another budget.
+    Raises Failure, with advice, if they are corrupt, do not fit or belong to another budget.
     """
     path = run.final
     try:
@@ -121,7 +121,7 @@ def final_weights(run: Run, record: RunRecord, device: str) -> dict[str, Tensor]
         raise Corrupt(f"{error}: {how_to_restore_weights(run)}") from error
     if facts.get("step") != record.config.steps:
         raise Failure(
-            f"{path} is of step {facts.get('step')}, and the run is trained for "
+            f"{path} has step {facts.get('step')}, and the run is trained for "
             f"{record.config.steps}: {how_to_restore_weights(run)}"
         )
     weights = {name.removeprefix("model/"): tensor for name, tensor in tensors.items()}
@@ -131,8 +131,8 @@ def final_weights(run: Run, record: RunRecord, device: str) -> dict[str, Tensor]
     for name in sorted(expected.keys() | actual.keys()):
         if actual.get(name) != expected.get(name):
             raise Failure(
-                f"{path} is not of this run's decoder: {name} is {actual.get(name, 'missing')} in "
-                f"the file and {expected.get(name, 'missing')} in the decoder: "
+                f"{path} does not fit this run's decoder: {name} is {actual.get(name, 'missing')} "
+                f"in the file and {expected.get(name, 'missing')} in the decoder: "
                 f"{how_to_restore_weights(run)}"
             )
         if not weights[name].isfinite().all():
@@ -167,7 +167,7 @@ def trained_record(run: Run) -> RunRecord:
 
 
 def trained_decoder(run: Run, name: Name, record: RunRecord) -> Decoder:
-    """Build the decoder of a trained run with its final weights, on this machine's device.
+    """Build the decoder of a trained run with its final weights, ready to evaluate here.
 
     `name` is the run's encoding, with an extrapolation or without.
     """
@@ -175,4 +175,4 @@ def trained_decoder(run: Run, name: Name, record: RunRecord) -> Decoder:
     weights = final_weights(run, record, device)
     decoder = decoder_for(record.config, name, record.seed)
     decoder.load_state_dict(weights)
-    return decoder.to(device)
+    return decoder.to(device).eval()

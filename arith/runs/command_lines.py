@@ -9,12 +9,14 @@ from tape_arith.arith.errors import Failure, UsageError
 from tape_arith.arith.grids.evaluation_set import EvaluationSet
 from tape_arith.arith.grids.grid import Grid
 from tape_arith.arith.registry.names import Name, NamePart
-from tape_arith.arith.runs.find import run_at
+from tape_arith.arith.runs.find import find_runs, run_at
 from tape_arith.arith.runs.preset import changed_settings, is_preset
 from tape_arith.arith.runs.record import RunRecord
 from tape_arith.arith.runs.run import Run
 
-_ANEW = "train it anew, into another folder with --runs, or with --fresh, which drops its grids too"
+_ANEW = (
+    "train it again, into another folder with --runs, or with --fresh, which drops its grids too"
+)
 
 
 def train_command(name: Name, preset: str | None, root: Path, seed: int = 0) -> str:
@@ -43,11 +45,9 @@ def resume_command(run: Run, *options: str) -> str:
 
 
 def score_command(root: Path, preset: str, name: Name, evaluation_set: EvaluationSet) -> str:
-    """Return the next command towards a missing grid: train, resume or score the first run."""
-    encoding = run_at(root, preset, name.encoding, 0).path.parent
-    first = min(encoding.glob("seed-*/run.json"), default=None)
-    if first is not None:
-        run = Run(first.parent)
+    """Return the next command towards a missing grid: train, resume or score the first seed."""
+    if runs := find_runs(root, preset, name.encoding):
+        run = runs[0]
         state = run.state()
         if state.weights == "checkpoint":
             return resume_command(run)
@@ -63,13 +63,14 @@ def completing_command(root: Path, grid: Grid, evaluation_set: EvaluationSet) ->
 
 
 def _scoring(run: Run, extrapolation: NamePart | str | None, evaluation_set: EvaluationSet) -> str:
+    """Return the command that scores a run, or how to get its weights first."""
     if run.state().lacks_weights:
         return why_no_weights(run)
     return _quoted(["score", str(run.path), *score_options(extrapolation, evaluation_set)])
 
 
 def reproduction_commands(root: Path, record: RunRecord, grids: Sequence[Grid]) -> list[str]:
-    """Return the commands that repeat the training of a run and the scoring of `grids` in runs/.
+    """Return the commands that train a run again, in the folder runs, and score its `grids`.
 
     If the run started from another run's weights, the other run is looked up below `root` and
     trained first. Returns [] if the other run or a preset is unknown here.
@@ -86,6 +87,7 @@ def reproduction_commands(root: Path, record: RunRecord, grids: Sequence[Grid]) 
 
 
 def _training_lines(root: Path, record: RunRecord) -> list[list[str]]:
+    """Return the words of the commands that train a run again, after the run it began from."""
     if not is_preset(record.preset):
         return []
     lines: list[list[str]] = []
@@ -97,7 +99,7 @@ def _training_lines(root: Path, record: RunRecord) -> list[list[str]]:
         except (Failure, UsageError):  # the other run or the encoding's file is missing
             return []
         expected = (origin.encoding, origin.seed, origin.config_sha256, origin.steps)
-        # A folder may hold a run other than its name says.
+        # A folder may hold a run other than the one that its name says.
         if (source.encoding, source.seed, source.config.sha256, source.total_steps) == expected:
             lines = _training_lines(root, source)
         if not lines:
@@ -146,7 +148,7 @@ def how_to_restore_weights(run: Run) -> str:
 
 
 def other_run_roots(root: Path) -> str:
-    """Name folders with runs, for a message that `root` has none: above `root`, or of sweeps."""
+    """Name folders with runs, above or below `root`, for a message that `root` has none."""
     if next(root.glob("*/seed-*/run.json"), None) is not None:
         above = root / ".." if root.name in ("", "..") else root.parent
         return f"; {root} is the folder of one preset: name the one above it, --runs {above}"

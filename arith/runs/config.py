@@ -28,7 +28,7 @@ Policy = Literal["stop", "skip"]
 in its config, because it changes no result of a run without such steps."""
 
 EXECUTION = ("groups",)
-"""Settings that change rounding alone: runs that differ in them may stand in one table."""
+"""Settings that only change rounding: runs that differ in them may be in one table."""
 
 DATASETS = Path("data")
 """Default folder of the datasets that `generate` writes."""
@@ -155,7 +155,7 @@ class Config(Strict):
         return Bucket(self.task, self.trained_digits, seed, "train", self.trained_operands)
 
     def evaluation_bucket(self, split: str = EVALUATION, max_digits: int | None = None) -> Bucket:
-        """Return the problems of grids, by default to `tested_digits`."""
+        """Return the problems of grids; `max_digits` None means `tested_digits`."""
         digits, operands = max_digits or self.tested_digits, self.tested_operands
         return Bucket(self.task, digits, self.evaluation_seed, split, operands)
 
@@ -175,7 +175,7 @@ class Config(Strict):
 
     @property
     def sha256(self) -> str:
-        """Hash of the settings but EXECUTION and `steps`, which `train RUN --steps` may raise."""
+        """Hash of the settings without EXECUTION and `steps`, which `train RUN --steps` raises."""
         defaults = {field.name: field.default for field in fields(self)}
         content = {
             key: value
@@ -185,7 +185,7 @@ class Config(Strict):
         return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()
 
     def differences(self, other: "Config") -> str:
-        """Return `key: own, not other` for each setting that differs and that changes results."""
+        """Return "key: own, not other" for each setting that differs and changes results."""
         settings, other_settings = self.as_dict(), other.as_dict()
         return ", ".join(
             f"{key}: {value}, not {other_settings[key]}"

@@ -21,7 +21,7 @@ def preset_folder(root: Path, preset: str) -> Path:
 
 
 def run_at(root: Path, preset: str, encoding: Encoding | str, seed: int) -> Run:
-    """Return a run. The parts of its path are plain names, so it is always below `root`."""
+    """Return a run, whose path is always below `root`, because its parts are plain names."""
     return Run(preset_folder(root, preset) / slug(str(encoding)) / f"seed-{seed}")
 
 
@@ -33,9 +33,16 @@ def existing_run(path: Path) -> Run:
     return run
 
 
-def find_runs(root: Path) -> list[Run]:
-    """Return every run below `root`, sorted by path."""
-    return [Run(file.parent) for file in sorted(root.glob("*/*/seed-*/run.json"))]
+def find_runs(
+    root: Path,
+    preset: str | None = None,
+    encoding: Encoding | None = None,
+    seed: int | None = None,
+) -> list[Run]:
+    """Return the runs below `root`, sorted by path: all, or those of a preset, encoding or seed."""
+    folders = ("*" if part is None else slug(str(part)) for part in (preset, encoding))
+    pattern = "/".join([*folders, f"seed-{'*' if seed is None else seed}", "run.json"])
+    return [Run(file.parent) for file in sorted(root.glob(pattern))]
 
 
 def find_grids(
@@ -47,7 +54,7 @@ def find_grids(
     """Return the grids below `root` on `evaluation_set`: all, or those of `names`.
 
     A corrupt grid is named on stderr and left out. With `names`, runs of other encodings are not
-    opened. Raises UsageError as `check_one_source` does.
+    read. Raises UsageError as `check_one_source` does.
     """
     slugs = ["*"] if names is None else [slug(str(name.encoding)) for name in names]
     wanted = None if names is None else set(map(str, names))
@@ -58,7 +65,7 @@ def find_grids(
     for run in runs:
         grids = [grid for grid in run.grids().values() if wanted is None or grid.name in wanted]
         selected = _on_set(evaluation_set, run, grids)
-        with suppress(Failure):  # named by whoever needs it
+        with suppress(Failure):  # reported by whoever needs the record
             about = run.record().about if selected else None
             for grid in selected:
                 grid.about = about
@@ -88,8 +95,8 @@ def _on_set(evaluation_set: EvaluationSet, run: Run, grids: list[Grid]) -> list[
 def check_one_source(runs: Sequence[Run]) -> None:
     """Raise UsageError if runs of one encoding and preset were trained with different source files.
 
-    Their seeds would be averaged as if they were of one encoding. All runs of a preset must have
-    one file of its task.
+    Otherwise their seeds would be averaged as if they had one encoding. All runs of a preset must
+    also have the same file of its task.
     """
     first: dict[Path, tuple[Run, dict[str, str]]] = {}
     for run in runs:
@@ -101,6 +108,6 @@ def check_one_source(runs: Sequence[Run]) -> None:
                 if own != other_own:
                     raise UsageError(
                         f"{other.path} and {run.path} were trained with different versions of "
-                        f"{', '.join(own | other_own)}: train the older anew with --fresh, or "
+                        f"{', '.join(own | other_own)}: train the older again with --fresh, or "
                         "keep the versions apart with --runs"
                     )

@@ -1,4 +1,4 @@
-"""Read metrics.jsonl and its learning curves, and send its lines to trackers.
+"""Read metrics.jsonl, and send its lines to trackers.
 
 The file has one JSON object per line, in the order of steps. It is the source of truth, so a
 tracker that fails is reported once and then left out.
@@ -61,7 +61,7 @@ class _MetricsLine(Part):
 def read_lines(path: Path) -> tuple[list[dict[str, Any]], list[str]]:
     """Return the valid lines, and a message for each invalid line.
 
-    Ignores a last line without a line feed, which training is still writing, or was when killed.
+    Ignores a last line without a line feed: training is still writing it, or was killed meanwhile.
     Raises Failure if the file cannot be read as text.
     """
     lines: list[dict[str, Any]] = []
@@ -98,7 +98,7 @@ class _Tracker(NamedTuple):
 
 def _tensorboard(folder: Path, record: "RunRecord", step: int) -> _Tracker:
     """Write event files in `folder`/tensorboard."""
-    # Imported by name, so that reading metrics needs no torch. Repeated steps are purged.
+    # Imported by name, because reading metrics must not import torch.
     module = import_module("torch.utils.tensorboard.writer")
     writer = module.SummaryWriter(str(folder / "tensorboard"), purge_step=step + 1)
 
@@ -114,7 +114,7 @@ def _wandb(folder: Path, record: "RunRecord", step: int) -> _Tracker:
     """Log to Weights & Biases, offline unless WANDB_MODE says otherwise."""
     wandb = import_module("wandb")
     name = f"{record.preset}/{record.encoding}/seed-{record.seed}"
-    # Equal in every process that continues this run, so that wandb shows one run.
+    # Every process that continues this run has the same id, so that wandb shows one run.
     identity = f"{name} {record.config.sha256} {folder.parent.absolute()}"
     folder.mkdir(parents=True, exist_ok=True)
     run = wandb.init(
@@ -162,7 +162,7 @@ def tracked(
 ) -> Iterator[Callable[[Line], None]]:
     """Open trackers for a run at `step`; yield a function that sends them a line.
 
-    The first error of a tracker is reported on stderr and ends the tracker, never the run.
+    The first error of a tracker is reported on stderr and ends that tracker, never the run.
     """
     trackers: dict[str, _Tracker] = {}
 

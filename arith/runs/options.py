@@ -19,7 +19,7 @@ class Compute(NamedTuple):
 
     @property
     def for_scoring(self) -> "Compute":
-        """The same options for scoring, which on a CPU takes less time than compiling."""
+        """The options for scoring without --compile, which on a CPU takes longer than scoring."""
         return self if self.compiled is not True else self._replace(compiled=None)
 
     @property
@@ -38,8 +38,8 @@ AUTO = Compute()
 class TrainOptions:
     """Options that change a run's numbers by rounding at most, and so are not in its config.
 
-    data          a generated dataset; None takes the usual one if it fits (`training_data`), and
-                  otherwise generates the same problems as needed
+    data          a generated dataset; None: the usual one if it fits (`training_data`); otherwise
+                  the same problems are made as needed
     compute       attention backend and compilation
     curves        whether to score the small grid during training
     trackers      names of trackers that also get every line of metrics.jsonl

@@ -21,7 +21,7 @@ def presets() -> list[str]:
 
 
 def known_preset(name: str | None) -> str | None:
-    """Return the name of a preset, with the canonical name of the task in PRESET@TASK; or None.
+    """Return the name of a preset, or PRESET@TASK with the canonical name of the task; or None.
 
     A task that this machine lacks keeps its text, so that its results can be read. Raises
     UsageError for an unknown preset.
@@ -69,7 +69,7 @@ def load_preset(name: str) -> Config:
     A preset may name another as its `base` and give only the differences.
     """
     own, at, task = name.partition("@")
-    if at:  # without reading the task's file, which this machine may lack
+    if at:  # the task's file is not read, because it may be missing
         return replace(load_preset(own), task=task)
     return _read(name)[0]
 
@@ -77,8 +77,7 @@ def load_preset(name: str) -> Config:
 def asks_to_compile(name: str) -> bool:
     """Tell whether a preset says `compile = true`: trainings on a CPU then compile their blocks.
 
-    That changes rounding alone, so it is no setting of the config. False for a preset that this
-    installation lacks.
+    That changes rounding alone, so it is no setting of the config. False for an unknown preset.
     """
     return is_preset(name) and _read(name.partition("@")[0])[1]
 
@@ -102,12 +101,12 @@ def _read(name: str) -> tuple[Config, bool]:
         raise Failure(f"{path}: {error}") from error
 
 
-def parse_settings(settings: Sequence[str]) -> dict[str, str]:
-    """Parse `key=value` settings of the command line. Raises UsageError."""
-    for setting in settings:
+def parse_settings(settings: Sequence[str] | None) -> dict[str, str]:
+    """Parse the values of --set, each `key=value`. Raises UsageError."""
+    for setting in settings or ():
         if "=" not in setting:
             raise UsageError(f"--set takes key=value, not '{setting}'")
-    return dict(setting.split("=", 1) for setting in settings)
+    return dict(setting.split("=", 1) for setting in settings or ())
 
 
 def describe_preset(name: str) -> str:

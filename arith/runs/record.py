@@ -4,10 +4,10 @@ Never imports torch.
 """
 
 from contextlib import suppress
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import ClassVar
 
 from pydantic import Field
 
@@ -30,7 +30,7 @@ from tape_arith.arith.runs.preset import changed_settings, is_preset
 from tape_arith.arith.tasks.load import load_task, task_hash
 
 TASK = "task "
-"""Begins the name of a task in `RunRecord.sources`, where an encoding may have the same."""
+"""Prefix of a task's name in `RunRecord.sources`, because an encoding may have the same name."""
 
 
 def run_sources(name: Name, config: Config) -> dict[str, str]:
@@ -44,9 +44,9 @@ def run_sources(name: Name, config: Config) -> dict[str, str]:
 
 @dataclass(frozen=True)
 class InitFrom(Strict):
-    """The finished run whose final weights another run began from.
+    """The finished run from whose final weights another run began.
 
-    `steps` and `problems` count its training and that of any run that it began from in turn.
+    `steps` and `problems` include those of all runs before it.
     """
 
     encoding: Text
@@ -61,17 +61,20 @@ class InitFrom(Strict):
 class RunRecord(Strict):
     """The content of run.json, which defines a run.
 
-    `config.steps` is the present budget; `first_steps` is the first budget, which fixed the
-    warm-up. `data` is the hash of the dataset that the run began on, or None if problems are
-    generated as needed; both give the same run. `version` is the version of tape-arith. `sources`
-    holds the SHA-256 of each file of `run_sources`. `init_from` is None for a run with random first
-    weights. `about` is what the encoding is and costs; None in runs of a version before 0.9.
-    `on_nonfinite` is the policy for a loss or gradient that is not finite; `skipped_steps` is how
-    many steps of a trained run it left out.
+        config         the recipe; `config.steps` is the present budget
+    first_steps    the first budget, which fixed the warm-up
+    data           hash of the dataset that the run began on; None: problems are made as needed,
+                   which gives the same run
+    version        version of tape-arith
+    sources        SHA-256 of each file of `run_sources`
+    init_from      None for a run with random first weights
+    about          what the encoding is and costs; None in runs of versions before 0.9
+    on_nonfinite   policy for a loss or gradient that is not finite
+    skipped_steps  number of steps of a trained run that this policy left out
     """
 
     kind: ClassVar[str] = "run"
-    remedy: ClassVar[str] = "put back a whole copy, or train the run anew with --fresh"
+    remedy: ClassVar[str] = "put back a whole copy, or train the run again with --fresh"
 
     encoding: Text
     seed: Count
@@ -103,7 +106,7 @@ class RunRecord(Strict):
 
     @property
     def budget(self) -> Budget:
-        """Facts that must be equal if two results are to be compared."""
+        """Facts that must be equal in two results that are compared."""
         origin = self.init_from  # its facts are equal for all seeds
         return Budget(
             steps=self.config.steps,
@@ -115,14 +118,14 @@ class RunRecord(Strict):
         )
 
     def has_scored(self, grid: Grid) -> bool:
-        """Tell whether `grid` is of this run at its present budget, not at an earlier one."""
+        """Tell whether `grid` belongs to this run at its present budget."""
         return (grid.encoding, grid.seed, grid.budget) == (self.encoding, self.seed, self.budget)
 
     @property
     def settings(self) -> dict[str, int | float | str]:
-        """Settings that differ from the preset's, and the steps of the run that this began from.
+        """Settings that differ from the preset's, and the steps of the run before this one.
 
-        If the preset is unknown, as one of another version may be, no difference is listed.
+        For an unknown preset, as one of another version, no difference is listed.
         """
         before = {} if self.init_from is None else {"steps_before": self.init_from.steps}
         known = is_preset(self.preset)
@@ -133,7 +136,7 @@ class RunRecord(Strict):
     def is_current(self) -> bool:
         """Tell whether the task and the encoding's files are unchanged since the training.
 
-        What is not on this machine counts as unchanged, so its results can be read.
+        A missing file counts as unchanged, so that results can be read without it.
         """
         with suppress(UsageError):
             if self.sources != run_sources(self.name, self.config):
@@ -141,10 +144,6 @@ class RunRecord(Strict):
         with suppress(UsageError):
             return self.task_version == load_task(self.config.task).version
         return True
-
-    def to_dict(self) -> dict[str, Any]:
-        """Return the content of run.json."""
-        return asdict(self)
 
 
 class Machine(Part):
@@ -169,7 +168,7 @@ class Environment(Machine):
     """environment.json: the machine and software of a run, now and in earlier calls."""
 
     kind: ClassVar[str] = "environment"
-    remedy: ClassVar[str] = "put back a whole copy, or remove it: it only says what the run ran on"
+    remedy: ClassVar[str] = "put back a whole copy, or remove it: it only describes the machine"
 
     earlier: list[Machine] = Field(default=[])
 
@@ -178,7 +177,7 @@ class Timings(Part):
     """timings.json: the seconds that each stage took."""
 
     kind: ClassVar[str] = "timings"
-    remedy: ClassVar[str] = "remove it, it only times"
+    remedy: ClassVar[str] = "remove it: it only has durations"
 
     seconds: dict[Text, NonNegative]
 
@@ -186,7 +185,7 @@ class Timings(Part):
 def check_can_continue(path: Path, record: RunRecord) -> None:
     """Check that this installation has the same task and encoding as the run at `path`.
 
-    Raises UsageError if either differs, Failure if a file of theirs is inside the run's folder:
+    Raises UsageError if either differs; Failure if its file is inside the run's folder, because
     code that comes with a run is never executed.
     """
     try:
@@ -199,18 +198,18 @@ def check_can_continue(path: Path, record: RunRecord) -> None:
         ) from None
     for file in (place.file for place in places):
         if file is not None and file.resolve().is_relative_to(path.resolve()):
-            raise Failure(f"{path} brings its own code ({file}): nothing of it is run")
+            raise Failure(f"{path} brings its own code ({file}), which is never executed")
     for part in sorted(sources.keys() | record.sources.keys()):
         before, now = record.sources.get(part, "none"), sources.get(part, "none")
         if before != now:
             raise UsageError(
                 f"{path} was trained with another {part} (SHA-256 {before[:12]}, now {now[:12]}): "
-                "nothing of it is run; put that one back, or train anew with --fresh or --runs"
+                "put that file back, or train again with --fresh or --runs"
             )
     task = load_task(record.config.task)
     if record.task_version != task.version:
         raise UsageError(
             f"{path} was trained on version {record.task_version} of {task.name}, and this "
-            f"tape-arith makes version {task.version}: go on with tape-arith {record.version}, or "
-            "train it anew, with --fresh or into another folder with --runs"
+            f"tape-arith makes version {task.version}: continue with tape-arith {record.version}, "
+            "or train it again, with --fresh or into another folder with --runs"
         )

@@ -1,4 +1,4 @@
-"""A run that is asked for: what is to be trained and scored, and what of it is on disk.
+"""A requested run: what is to be trained and scored, and how far it is on disk.
 
 Never imports torch.
 """
@@ -20,7 +20,7 @@ from tape_arith.arith.runs.run import Run, RunState
 
 @dataclass(frozen=True)
 class Request:
-    """One encoding, with or without an extrapolation, and one seed: to be trained, then scored."""
+    """One encoding, with or without an extrapolation, and one seed, to train and then score."""
 
     name: Name
     seed: int
@@ -41,7 +41,7 @@ class Request:
         return None if origin is None else replace(self, name=Name(origin.encoding))
 
     def matches(self, record: RunRecord) -> bool:
-        """Tell whether `record` is of this run, and task and encoding are unchanged since then."""
+        """Tell whether `record` belongs to this run, with the task and encoding unchanged since."""
         requested = (str(self.name.encoding), self.seed)
         same = (record.encoding, record.seed) == requested
         return same and not record.config.differences(self.config) and record.is_current
@@ -51,7 +51,7 @@ class Request:
         return RunState(self.run, self.matches)
 
     def grid(self, evaluation_set: EvaluationSet) -> Grid | None:
-        """Return the grid on `evaluation_set`, as far as it is scored; None if there is none.
+        """Return the grid on `evaluation_set`, complete or not; None if there is none.
 
         Raises Failure if a file is corrupt.
         """

@@ -1,23 +1,23 @@
 """A run on disk: its files, read and written.
 
     RUNS/PRESET/PE/seed-S/    (RUNS/PRESET@TASK/... where the task is not the preset's own)
-        run.json          the request: encoding, seed, config, data
+        run.json          the record: encoding, seed, config, data
         environment.json  the machine and software that trained it
         metrics.jsonl     one line every few steps
         timings.json      seconds of each stage
         grid.json         exact match by operand lengths (grid+yarn.json: scored with YaRN;
                           grid@carry.json: scored on the split carry)
-        at-N-steps/       grids from before a budget of N steps was extended
+        at-N-steps/       grids at a budget of N steps, before it was extended
         tracking/         what trackers write
         weights/          safetensors; all other files are small enough to copy elsewhere
 
-Facts are read from the files, never from their names. Never imports torch.
+Facts are read from files, never from their names. Never imports torch.
 """
 
 import json
 import shutil
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from functools import cached_property
 from pathlib import Path
 from typing import Any, Literal
@@ -43,7 +43,7 @@ class _File(str):
 
 @dataclass(frozen=True)
 class Run:
-    """A run at a path. Every write checks first that the lock was not lost meanwhile."""
+    """A run at a path. Every write first checks that the lock is still held."""
 
     path: Path
 
@@ -83,7 +83,7 @@ class Run:
         """Return the checkpoints from which training can continue, in the order to try them.
 
         The steps before the cool-down do not depend on the budget, so `before_cooldown` is always
-        a valid one.
+        valid.
         """
         files = (self.latest, self.previous, self.before_cooldown)
         return [file for file in files if file.exists()]
@@ -93,7 +93,7 @@ class Run:
         return sorted(self.path.glob("grid*.json"), key=lambda file: file.stem)
 
     def grids(self) -> dict[str, Grid]:
-        """Read the grids by file name without suffix; name and leave out corrupt ones."""
+        """Read the grids by file name without suffix; name corrupt grids and leave them out."""
         grids = {}
         for file in self.grid_files():
             try:
@@ -108,7 +108,7 @@ class Run:
 
     def write_record(self, record: RunRecord) -> None:
         check_lock(self.path)
-        write_document(self.record_file, record.to_dict(), RunRecord.kind)
+        write_document(self.record_file, asdict(record), RunRecord.kind)
 
     def environment(self) -> Environment:
         """Read environment.json. Raises Failure if there is none or it is corrupt."""
@@ -129,7 +129,7 @@ class Run:
         """Read metrics.jsonl; [] if there is no file. Raises Corrupt for an invalid line."""
         lines, faults = read_lines(self.metrics_file)
         if faults:
-            remedy = "put back a whole copy, or remove that line: it only logs"
+            remedy = "put back a whole copy, or remove that line: it only has measurements"
             raise Corrupt(f"{self.metrics_file} is corrupt: {faults[0]}; {remedy}")
         return lines
 
@@ -148,7 +148,7 @@ class Run:
         write_text(self.metrics_file, "".join(earlier))
 
     def set_grids_aside(self, steps: int) -> None:
-        """Move the grids of a budget of `steps`, which is about to be extended."""
+        """Move the grids of a budget of `steps` to a subfolder, before the budget is extended."""
         check_lock(self.path)
         for grid in self.grid_files():
             aside = self.path / f"at-{steps}-steps" / grid.name
@@ -156,7 +156,7 @@ class Run:
             grid.replace(aside)
 
     def delete(self) -> None:
-        """Delete the run's files, the record first: what a kill leaves does not count as a run."""
+        """Delete the run's files, the record first: the rest alone does not count as a run."""
         check_lock(self.path)
         files = [self.record_file, self.environment_file, self.metrics_file, self.timings_file]
         files += [*self.grid_files(), *self.path.glob("at-*-steps/grid*.json")]
@@ -168,7 +168,7 @@ class Run:
     def remove_partial(self) -> None:
         """Remove the temporary files that a killed process left; they are never read."""
         for path in self.path.rglob(".*.partial"):
-            if not path.is_dir():  # a folder is of an export, which removes it
+            if not path.is_dir():  # a folder belongs to an export, which removes it
                 path.unlink()
 
 
@@ -178,7 +178,7 @@ class RunState:
 
     run: Run
     matches: Callable[[RunRecord], bool] = lambda record: True
-    """Whether a record is of the run that is asked for; if not, that run does not exist."""
+    """Whether a record belongs to the requested run; if not, that run does not exist."""
 
     @cached_property
     def record(self) -> RunRecord:
@@ -190,7 +190,7 @@ class RunState:
 
     @cached_property
     def weights(self) -> Literal["final", "checkpoint"] | None:
-        """The weights in the folder: "checkpoint" if training can continue up to the budget."""
+        """The weights in the folder; "checkpoint" if training can continue to the budget."""
         run = self.run
         # A kill between the two renames of a save leaves only the previous checkpoint.
         if run.final.exists() and not (run.latest.exists() or run.previous.exists()):
@@ -204,7 +204,7 @@ class RunState:
 
     @cached_property
     def trained(self) -> bool:
-        """Whether training is over; without weights, a complete grid shows it."""
+        """Whether training is finished; without weights, a complete grid shows it."""
         over = self.weights == "final" or (self.weights is None and self.scored)
         return self.exists and over
 
@@ -216,7 +216,7 @@ class RunState:
 
     @cached_property
     def activity(self) -> str | None:
-        """What a process does with the run now: "train" or "score grid.json"."""
+        """What a process is doing with the run: "train", "score grid.json" or None."""
         return activity(self.run.path)
 
     @cached_property

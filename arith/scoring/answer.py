@@ -29,7 +29,7 @@ class Answer:
     """A greedy answer, its tokens in the order of generation.
 
     task           the name of the task
-    tokens         end with [EOS], unless the model never ends its answer
+    tokens         the generated tokens; they end with [EOS] unless the answer never ends
     probabilities  one for each token, given the tokens before it
     expected       the right tokens, which end with [EOS]
     """
@@ -85,7 +85,7 @@ def answer(run: Run, written: str, extrapolation: NamePart | None = None) -> Ans
     """Return the answer of `run` to the problem `written`, as in "123+45".
 
     Decoding is greedy and in float32. Raises UsageError if `written` is not a problem of the run's
-    task, longer than the run was tested on, or the run is not trained to its end.
+    task or is longer than the tested problems, or if the run is not trained to its end.
     """
     record = trained_record(run)
     config, name = record.config, Name(record.name.encoding, extrapolation)
@@ -100,7 +100,7 @@ def answer(run: Run, written: str, extrapolation: NamePart | None = None) -> Ans
                 "for a shorter one"
             )
     exact = detect(compiled=False).in_float32()
-    runner = Runner(trained_decoder(run, name, record).eval(), exact)
+    runner = Runner(trained_decoder(run, name, record), exact)
     prompt, bound = int(problem.prompt_lengths[0]), int(problem.final_lengths[0])
 
     def tensor(value: Any) -> torch.Tensor:
@@ -130,12 +130,12 @@ def _written(name: str, tokens: Sequence[str]) -> str:
     text = "".join(token for token in tokens if token not in left_out)
     if task.digit_order != "reversed":
         return text
-    # A minus stands after the number that it belongs to, where it is known.
+    # A minus is generated after its number, when the sign is known.
     return re.sub("([0-9]+)(-?)", lambda match: match[2] + match[1][::-1], text)
 
 
 def _places(name: str, tokens: Sequence[str]) -> list[str]:
-    """Return the place of each token of an answer, as in 10^0; "" for what is no digit of a number.
+    """Return the place of each token of an answer, as in 10^0; "" for a token that is no digit.
 
     Tokens of a string are counted from 1.
     """

@@ -1,8 +1,8 @@
 """Greedy decoding, token by token, and the share of right final answers after a scratchpad.
 
-Grids need none of it: one pass scores a problem (score.py). With a scratchpad a grid counts an
-answer as exact if every step is. The final answer may be right even if a step is not, and only
-decoding tells.
+Grids need no decoding: one pass scores a problem (score.py). But with a scratchpad, a grid counts
+an answer as exact only if every step is. Only decoding tells whether the final answer is right
+although a step is wrong.
 """
 
 import numpy as np
@@ -25,7 +25,7 @@ FINAL_ANSWERS = 200
 def greedy_answers(runner: Runner, problems: Problems, keys: NDArray[np.int64]) -> list[list[int]]:
     """Return the greedy answer to each prompt, in float32.
 
-    An answer ends with the end token, or where its problem's `final_length` is reached.
+    An answer ends with the end token, or when its problem's `final_length` is reached.
     """
     runner.decoder.eval()
     exact = runner.on(runner.hardware.in_float32())
@@ -39,7 +39,7 @@ def greedy_answers(runner: Runner, problems: Problems, keys: NDArray[np.int64]) 
 
 
 def _answers(runner: Runner, problems: Problems, keys: NDArray[np.int64]) -> list[list[int]]:
-    """Return the answers of one batch. Each step passes the unfinished rows through whole."""
+    """Return the answers of one batch. Each step runs the unfinished rows whole, with no cache."""
     prompts, bounds = problems.prompt_lengths, problems.final_lengths
     width = int(bounds.max())
     inside = np.arange(width) < prompts[:, None]
@@ -74,7 +74,7 @@ def _answers(runner: Runner, problems: Problems, keys: NDArray[np.int64]) -> lis
 def final_answer_shares(runner: Runner, bucket: Bucket, axes: Axes, count: int) -> dict[str, float]:
     """Return, for each region, the share of right final answers, and the number decoded.
 
-    Decoded are the first FINAL_ANSWERS of each region among the first `count` problems of `bucket`.
+    Decodes the first FINAL_ANSWERS of each region among the first `count` problems of `bucket`.
     A region without problems is left out.
     """
     task = load_task(bucket.task)

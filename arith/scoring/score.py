@@ -1,8 +1,8 @@
 """Exact match by one teacher-forced pass.
 
 For a deterministic causal model the greedy answer is exact if and only if the model, given the
-right answer as input, has the right argmax at every answer position, the end token included. So one
-forward scores a problem, without a generation loop or a KV cache.
+right answer as input, has the right argmax at every answer position, including the end token. So
+one forward pass scores a problem, without a generation loop or a KV cache.
 
 Legend: n rows, T tokens, V vocabulary, m scored tokens of all rows.
 """
@@ -62,7 +62,7 @@ class Outcome:
 
 
 def to_device(array: NDArray[Any], device: str) -> Tensor:
-    """Copy `array` to `device`, from pinned memory, so that nothing waits for the work there."""
+    """Copy `array` to `device`, from pinned memory, so that the CPU need not wait for it."""
     tensor = torch.from_numpy(np.ascontiguousarray(array))
     if device == "cuda":
         tensor = tensor.pin_memory()
@@ -92,7 +92,7 @@ def answer_logits(runner: Runner, rows: Rows) -> Tensor:
 def score(
     runner: Runner, problems: Problems, keys: NDArray[np.int64], threshold: float = 0.0
 ) -> Outcome:
-    """Score `problems`; then again in float32 those whose |margin| is below `threshold`."""
+    """Score `problems`; those with a |margin| below `threshold` are scored again in float32."""
     n = len(problems.lengths)
     outcome = Outcome(
         num_correct=np.zeros(n, np.int64),
@@ -120,7 +120,7 @@ def score(
         wrong = ~correct.cpu().numpy()
         errors = np.add.reduceat(wrong, span, dtype=np.int64)
         first = np.minimum.reduceat(np.where(wrong, digit, len(digit)), span)
-        # An exact answer has no wrong token: the index need only be valid.
+        # An exact answer has no wrong token: its index must only be valid.
         first_predicted = predicted.cpu().numpy()[span + np.minimum(first, count - 1)]
         outcome.num_correct[rows.source_index] = count - errors
         outcome.first_wrong[rows.source_index] = np.where(errors > 0, first, -1)
@@ -142,7 +142,7 @@ def score(
 def low_precision_threshold(runner: Runner, problems: Problems, keys: NDArray[np.int64]) -> float:
     """Return twice the largest difference between logits in low precision and in float32.
 
-    Rounding cannot have changed the sign of a larger margin. 0 if `runner` computes in float32.
+    Rounding cannot change the sign of a larger margin. 0 if `runner` computes in float32.
     """
     if runner.hardware.dtype == torch.float32:
         return 0.0
@@ -174,8 +174,8 @@ def score_grid(
 ) -> Grid:
     """Fill `grid` from its first missing block on; a block holds one problem of every cell.
 
-    `save` is called after every chunk of blocks, `should_stop` before. `facts` describe the
-    scoring, beside its precision; of a grid scored in several calls, the grid stores every value.
+    `save` is called after every chunk of blocks, `should_stop` before each. `facts` describe the
+    scoring in addition to its precision; a grid that is scored in several calls stores all values.
     """
     runner.decoder.eval()
     count, pairs = grid.evaluation.problems_per_cell, bucket.num_cells

@@ -40,9 +40,9 @@ def score_run(
     fresh: bool = False,
     should_stop: Callable[[], bool],
 ) -> Grid:
-    """Return the grid of a finished run on `evaluation_set`; resume an interrupted scoring.
+    """Score a finished run on `evaluation_set`, or continue its scoring; return the grid.
 
-    A complete grid is returned even if the weights are absent, as in a committed run. Raises
+    A complete grid is returned even if the weights are missing, as in a committed run. Raises
     UsageError if training is not finished or used another version of the task, or if the task does
     not have the split.
     """
@@ -86,7 +86,7 @@ def score_run(
         with explain_failures(f"scoring {name}"), user_errors(name.encoding):
             facts: dict[str, str | float] = {**scoring_facts(runner.hardware)}
             if load_task(config.task).step_symbols and not grid.blocks_done:
-                # Neither a bar nor a line of progress moves meanwhile.
+                # No progress is shown meanwhile.
                 count = min(2 * FINAL_ANSWERS, num_problems)
                 say(f"{title}: first, up to {count} final answers are decoded token by token")
                 facts |= final_answer_shares(runner, bucket, grid.axes, num_problems)
@@ -131,5 +131,5 @@ def _begun(file: Path, empty: Grid, fresh: bool) -> Grid:
         return empty
     grid = Grid.load(file)
     if not is_same_run(grid, empty):
-        raise UsageError(f"{file} is of another run or evaluation set: --fresh scores again")
+        raise UsageError(f"{file} belongs to another run or evaluation set: --fresh scores again")
     return grid

@@ -1,7 +1,7 @@
-"""Many runs from one file: what they cost, how they run and resume, how far they are.
+"""Many runs from one file: plan, estimate, run, resume and report them.
 
-sweep      the sweep file and its runs               estimate  what jobs cost and how long they take
-jobs       what to do, what is done, what runs next  status    the table of `tape-arith status`
-run_sweep  run a sweep; its tables and figures       slots     how many jobs run side by side
-engines/   where jobs run
+sweep      the sweep file and its runs           estimate  the cost and time of jobs
+jobs       kinds of jobs, and which are done     slots     the number of parallel jobs
+run_jobs   run jobs in order                     status    the table of `tape-arith status`
+run_sweep  run a sweep; its tables and figures   engines/  where jobs run
 """

@@ -35,7 +35,7 @@ _MOST_TIMED = 1e11
 def forecast(sweep: Sweep, jobs: Sequence[Job], slots: Slots, here: bool) -> dict[str, Any]:
     """Estimate what the jobs of a sweep cost, and how long they take if they run on this machine.
 
-    here  whether they do: if not, nothing is timed
+    here  whether they run on this machine; if not, nothing is timed
 
     The keys are stable, because `sweep --dry-run --json` prints them.
     """
@@ -77,9 +77,9 @@ def forecast(sweep: Sweep, jobs: Sequence[Job], slots: Slots, here: bool) -> dic
 
 
 def _time_first(jobs: Sequence[Job], threads: int | None) -> tuple[Encoding | None, float]:
-    """Time the first encoding whose steps do not fail; return it and its seconds per FLOP.
+    """Time the first encoding whose steps do not fail; return it with its seconds per FLOP.
 
-    An encoding that fails is skipped: its own jobs will report it, and the others still run.
+    An encoding that fails is skipped, because its own jobs will report the error.
     """
     first: dict[Encoding, Request] = {}
     for job in jobs:
@@ -123,7 +123,7 @@ def timed_config(config: Config, step_flops: float) -> tuple[Config, float]:
 
 
 def forecast_text(forecast: Mapping[str, Any]) -> str:
-    """Format for people the work left for each encoding and combination of settings, and in all."""
+    """Format the remaining work for people, per encoding and combination of settings."""
     jobs = pd.DataFrame(forecast["jobs"])
     keys = ["encoding", *forecast["varied"]]
     groups = jobs[jobs["state"] == "to do"].assign(jobs=1).groupby(keys, sort=False)

@@ -1,14 +1,13 @@
-"""Plan the jobs of runs (generate, train, score), tell which are done, and run them in order.
+"""Plan the jobs of runs (generate, train, score), and tell which are done.
 
-A job is one call of a tape-arith command. It can be repeated: it resumes where it stopped, and does
-nothing if it is done. Only the files of its run decide whether it is done, whichever process wrote
+A job is one call of a tape-arith command. A repeated job resumes where it stopped, and does nothing
+if it is done. Only the files of its run decide whether it is done, whichever process wrote
 them. Never imports torch.
 """
 
-import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, ClassVar, NamedTuple
 
@@ -16,12 +15,6 @@ from tape_arith.arith.data.bucket import EVALUATION, Bucket
 from tape_arith.arith.data.dataset import Identity, Manifest
 from tape_arith.arith.data.write_dataset import generate_dataset
 from tape_arith.arith.errors import (
-    EXIT_AGAIN,
-    EXIT_DONE,
-    EXIT_FAILED,
-    EXIT_INTERRUPTED,
-    EXIT_PARTLY,
-    EXIT_USAGE,
     Failure,
     UsageError,
 )
@@ -34,11 +27,6 @@ from tape_arith.arith.runs.preset import changed_settings
 from tape_arith.arith.runs.request import Request
 from tape_arith.arith.runs.run import RunState
 from tape_arith.arith.stopping import Stopped, Stopper
-from tape_arith.arith.sweeps.engines import Engine
-from tape_arith.arith.terminal import say
-
-SECONDS_BETWEEN_LOOKS = 0.5
-SECONDS_BEFORE_AGAIN = 5.0
 
 
 @dataclass(frozen=True)
@@ -78,7 +66,7 @@ class Job:
         raise NotImplementedError
 
     def progress(self) -> Progress:
-        """Read from files how far the job is. Raises Failure if one is corrupt."""
+        """Read from files how far the job is. Raises Failure if a file is corrupt."""
         raise NotImplementedError
 
     def done(self) -> bool:
@@ -264,9 +252,6 @@ def log_file(folder: Path, job: str) -> Path:
     return folder / "logs" / f"{slug(job.replace('/', '.'))}.log"
 
 
-# ---- planning ----------------------------------------------------------------------------------
-
-
 def plan(
     requests: Sequence[Request],
     options: TrainOptions,
@@ -310,8 +295,8 @@ def plan(
 def done_jobs(jobs: Sequence[Job]) -> set[str]:
     """Return the ids of the jobs that need not run.
 
-    A job need not run if its files are there, or if all jobs that depend on it are done: a scored
-    run needs no weights.
+    A job need not run if its files are there, or if all jobs that depend on it are done, because a
+    scored run needs no weights.
     """
     done: set[str] = set()
     dependents: dict[str, list[str]] = {job.id: [] for job in jobs}
@@ -323,106 +308,3 @@ def done_jobs(jobs: Sequence[Job]) -> set[str]:
         if (later and done.issuperset(later)) or job.done():
             done.add(job.id)
     return done
-
-
-# ---- running -----------------------------------------------------------------------------------
-
-
-@dataclass
-class Outcome:
-    """The result of jobs: which failed, whether any other is left to do, and the files written."""
-
-    failed: list[JobEnd] = field(default_factory=list)
-    left: bool = False
-    files: list[Path] = field(default_factory=list)
-
-    @property
-    def exit_code(self) -> int:
-        """The exit code: 1 if jobs failed (2 if all by wrong usage), 3 if partly done, else 0."""
-        if self.failed:
-            usage = all(end.code == EXIT_USAGE for end in self.failed)
-            return EXIT_USAGE if usage else EXIT_FAILED
-        return EXIT_PARTLY if self.left else EXIT_DONE
-
-
-def run_jobs(
-    jobs: Sequence[Job],
-    engine: Engine,
-    stopper: Stopper,
-    failed: Callable[[JobEnd], None] = lambda end: None,
-) -> Outcome:
-    """Run the jobs that are not done, each after those it depends on, never two on one folder.
-
-    A job that fails is passed to `failed` and does not stop the others. A job that was preempted,
-    or whose folder another process has locked, is tried again.
-    """
-    done = done_jobs(jobs)
-    waiting = [job for job in jobs if job.id not in done]
-    running: dict[str, Job] = {}
-    not_before: dict[str, float] = {}
-    outcome, stopping = Outcome(), False
-    while waiting or running:
-        if stopper() and not stopping:
-            stopping = True
-            engine.stop()
-        busy_folders = {job.folder for job in running.values()}
-        for job in [] if stopping else [*waiting]:
-            if engine.free < 1 or stopper():
-                break
-            delayed = time.monotonic() < not_before.get(job.id, 0.0)
-            if delayed or job.folder in busy_folders or not done.issuperset(job.depends):
-                continue
-            busy_folders.add(job.folder)
-            waiting.remove(job)
-            if job.done():  # another process did it meanwhile
-                done.add(job.id)
-                continue
-            running[job.id] = job
-            engine.submit(job)
-        can_start = any(done.issuperset(job.depends) for job in waiting)
-        if not running and (stopping or not can_start):
-            break
-        for end in engine.wait(SECONDS_BETWEEN_LOOKS):
-            del running[end.job.id]
-            if isinstance(end.job, ScoreJob):
-                say_result(end.job)
-            # Besides the exit code, the job's files must say that it is done.
-            if end.code == EXIT_DONE and end.job.done():
-                done.add(end.job.id)
-            elif end.code == EXIT_AGAIN and not stopper():
-                say(f"again in {SECONDS_BEFORE_AGAIN:.0f} s: {end.job.id}: {end.reason}")
-                not_before[end.job.id] = time.monotonic() + SECONDS_BEFORE_AGAIN
-                waiting.insert(0, end.job)
-            elif end.code == EXIT_PARTLY or (stopper() and _is_stop(end.code)):
-                outcome.left = True
-            else:
-                if end.code == EXIT_DONE:
-                    reason = "exited with 0, but its files are not there"
-                    end = end._replace(code=EXIT_FAILED, reason=reason)
-                outcome.failed.append(end)
-                failed(end)
-    hopeless = {end.job.id for end in outcome.failed}
-    for job in jobs:  # ordered: each follows those it depends on
-        if not hopeless.isdisjoint(job.depends):
-            hopeless.add(job.id)
-    outcome.left |= any(job.id not in hopeless for job in waiting)
-    return outcome
-
-
-def _is_stop(code: int) -> bool:
-    """Return whether `code` means that a job was stopped (< 0: before it handled signals)."""
-    return code in (EXIT_AGAIN, EXIT_INTERRUPTED) or code < 0
-
-
-def say_failures(outcome: Outcome) -> None:
-    """Print a line for each failed job."""
-    for end in outcome.failed:
-        log = f", log: {end.log}" if end.log else ""
-        say(f"tape-arith: {end.reason} (job {end.job.id}{log})")
-
-
-def say_result(job: ScoreJob) -> None:
-    """Print the means of a grid, if it is complete."""
-    if grid := job.request.complete_grid(job.evaluation_set):
-        varied = (f"{key}={value} " for key, value in job.request.settings.items())
-        say("".join(varied) + grid.summary())

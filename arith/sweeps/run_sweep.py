@@ -34,17 +34,8 @@ from tape_arith.arith.sweeps.engines import Engine, remote_engine
 from tape_arith.arith.sweeps.engines.local import local_engine
 from tape_arith.arith.sweeps.engines.worker import JobState, read_state, state_file, write_state
 from tape_arith.arith.sweeps.estimate import forecast
-from tape_arith.arith.sweeps.jobs import (
-    Job,
-    JobEnd,
-    Outcome,
-    ScoreJob,
-    log_file,
-    plan,
-    run_jobs,
-    say_failures,
-    say_result,
-)
+from tape_arith.arith.sweeps.jobs import Job, JobEnd, ScoreJob, log_file, plan
+from tape_arith.arith.sweeps.run_jobs import Outcome, run_jobs, say_failures, say_result
 from tape_arith.arith.sweeps.slots import Slots, choose_slots
 from tape_arith.arith.sweeps.sweep import RUN, Sweep, sweep_copy, sweep_folder
 from tape_arith.arith.terminal import say
@@ -110,7 +101,7 @@ class PlannedSweep:
         """Run the jobs that are not done, then write the tables of what is scored.
 
         Writes what `status` reads into the sweep's folder. Raises Busy if another process runs a
-        sweep of this name.
+        sweep with this name.
         """
         folder = self.folder
         engine = self.remote or local_engine(self.slots, folder, stopper)
@@ -153,8 +144,8 @@ def _check(requests: Sequence[Request], compute: Compute) -> None:
 def draw_comparison(requests: Sequence[Request]) -> Path | None:
     """Draw the heatmap and write the tables of the requested encodings; return the figure's path.
 
-    Includes every completely scored seed that may stand in one figure with the others, requested
-    or not. Returns None if there is none.
+    Includes every completely scored seed that is comparable with the others, requested or not.
+    Returns None if there is none.
     """
     first = requests[0]
     selection = Selection(first.root, ",".join(str(each.name) for each in requests), first.preset)
@@ -181,10 +172,10 @@ def draw_comparison(requests: Sequence[Request]) -> Path | None:
 
 
 def _comparable(grids: Sequence[Grid]) -> tuple[list[Grid], list[Excluded]]:
-    """Return the grids that may stand in one figure, and the others with how they differ.
+    """Return the grids that are comparable, at least one, and the others with how they differ.
 
-    There is at least one. Equal configs are not enough: a run may have been extended, or have begun
-    with the weights of another run.
+    Equal configs are not enough: a run may have been extended, or may have started from the weights
+    of another run.
     """
     return choose_group(grids, (), differences, UsageError)
 
@@ -192,8 +183,8 @@ def _comparable(grids: Sequence[Grid]) -> tuple[list[Grid], list[Excluded]]:
 def write_tables(sweep: Sweep, out: Path) -> list[Path]:
     """Write tables of the complete grids, one per split, and of ablations; return the paths.
 
-    Names the runs that must not stand in one table with the others, and leaves them out. Removes
-    files that an earlier sweep of the same name left, with a message.
+    Reports and skips runs that are not comparable with the rest. Removes files that an earlier
+    sweep with this name left, and says so.
     """
     folder = sweep_folder(sweep.name, out)
     written: list[Path] = []
@@ -238,7 +229,7 @@ def write_tables(sweep: Sweep, out: Path) -> list[Path]:
 def _scored_panels(
     sweep: Sweep, scored: Mapping[tuple[Name, Config], list[Grid]]
 ) -> Iterator[_ScoredPanels]:
-    """Yield, for each scored combination, its preset if there are several, and panels by config."""
+    """Yield, for each scored combination, its preset if presets vary, and its panels by config."""
     for combination in sweep.combinations:
         panels: dict[Config, list[Panel]] = {}
         for config, panel in choices(sweep, combination.configs, scored):
@@ -248,9 +239,10 @@ def _scored_panels(
 
 
 def leaderboard(sweep: Sweep, out: Path) -> Board | None:
-    """Return the leaderboard of what is scored, on the first split.
+    """Return the leaderboard of the scored runs on the first split.
 
-    None if nothing is, or if presets or settings vary: such runs are not ranked against each other.
+    None if nothing is scored, or if presets or settings vary, because such runs are not ranked
+    against each other.
     """
     if sweep.varied or len(sweep.presets) > 1:
         return None
@@ -277,7 +269,7 @@ def scored_grids(
 ) -> tuple[dict[tuple[Name, Config], list[Grid]], list[Excluded]]:
     """Return the complete grids, one per seed, of each encoding with each config.
 
-    Those of a config may stand in one table; the others are returned with how they differ.
+    The grids of a config are comparable; others are returned with how they differ.
     """
     names: dict[Config, dict[Grid, Name]] = {}
     for request in sweep.requests(out):
@@ -299,9 +291,9 @@ def choices(
 ) -> Iterator[tuple[Config, Panel]]:
     """Yield, for each encoding, its config in a combination of settings, with its grids.
 
-    If learning rates are tuned, chooses the config that is best in distribution (the first of
-    equals), never by a result out of distribution. Skips an encoding unless all its rates have the
-    same seeds with a mean in distribution: otherwise the choice would not be fair.
+    If learning rates are tuned, the config that is best in distribution is chosen (the first of
+    equals), never by a result out of distribution. An encoding is skipped unless all its rates have
+    the same seeds with a mean in distribution; otherwise the choice would not be fair.
     """
     for name in sweep.names:
         panels = {config: scored.get((name, config), []) for config in configs}
@@ -318,6 +310,6 @@ def choices(
 
 
 def _in_distribution(panel: Sequence[Grid]) -> float:
-    """Return the mean on the standard problems, even if `panel` holds grids of a hard split."""
+    """Return the mean on the standard problems, even for grids of a hard split."""
     standard = [grid if grid.split == EVALUATION else grid.standard for grid in panel]
     return fmean(grid.mean("in_distribution") or 0.0 for grid in standard if grid is not None)

@@ -1,4 +1,4 @@
-"""Choose how many jobs run side by side on this machine, and the CPU threads of each.
+"""Choose the number of parallel jobs on this machine, and the CPU threads of each.
 
 Numbers do not depend on it: a group of rows always has one thread, and groups are summed in order.
 """
@@ -21,20 +21,20 @@ from tape_arith.arith.terminal import say
 from tape_arith.models.hardware import cpu_threads
 
 LEAST_FLOPS = 1e12
-"""Training FLOPs of a run from which on a process of its own pays: some ten seconds on a core,
-where a process takes about three to load torch. A run of `mini` has 1.6e13."""
+"""Least training FLOPs for which a run gets a process of its own: some ten seconds on a core, where
+a process takes about three to load torch. A run of `mini` has 1.6e13."""
 MOST_FLOPS_A_STEP = 1e12
-"""Training FLOPs of a step up to which one core is enough for a run: some ten seconds at 1e11
-FLOP/s. A run that is asked to stop first ends its step, and schedulers kill it after about thirty
-seconds; and with longer steps the first result of a sweep would come after weeks, together with the
-last. A step of `mini` has 1.6e10, of `small-20` 6.8e10, of `paper-20` 1.4e13."""
+"""Most training FLOPs of a step for which one core is enough: some ten seconds at 1e11 FLOP/s. A
+run that is asked to stop finishes its step first, and schedulers kill it after about 30 seconds.
+With longer steps the first result of a sweep would also come after weeks, together with the last.
+A step of `mini` has 1.6e10, of `small-20` 6.8e10, of `paper-20` 1.4e13."""
 
 
 @dataclass(frozen=True)
 class Slots:
-    """Jobs side by side on this machine: `count` at a time, each with `threads` CPU threads.
+    """Parallel jobs on this machine: `count` at a time, each with `threads` CPU threads.
 
-    `last` has the threads of the runs that are left over when the others ran `count` at a time.
+    `last` has the threads of the last runs, if these are fewer than `count`.
     """
 
     count: int
@@ -72,7 +72,7 @@ def choose_slots(jobs: Sequence[Job], requested: int | None = None) -> Slots:
 
 
 def _shared(runs: Sequence[Path], count: int, cores: int) -> Slots:
-    """Divide the cores among `count` jobs, and once more among the last runs if they are fewer."""
+    """Divide the cores among `count` jobs, and among the last runs if these are fewer."""
     left_over = len(runs) % count
     last = runs[len(runs) - left_over :]
     threads = {run: max(1, cores // left_over) for run in last}
@@ -80,7 +80,7 @@ def _shared(runs: Sequence[Path], count: int, cores: int) -> Slots:
 
 
 def _fitting(configs: Collection[Config], most: int, cores: int) -> tuple[int, str]:
-    """Return how many runs of these configs suit this CPU at a time, up to `most`, and why."""
+    """Return how many runs of these configs this CPU can train at a time, up to `most`, and why."""
     flops = {config: training_flops(config) for config in configs}
     if most == 1:
         return 1, "1 core"
@@ -97,7 +97,7 @@ def _fitting(configs: Collection[Config], most: int, cores: int) -> tuple[int, s
 
 
 def _memory(config: Config) -> float:
-    """Estimate the bytes of a process that trains on one CPU thread, rather too many.
+    """Estimate the bytes of a process that trains on one CPU thread, rather too high.
 
     Measured with tape: 0.57 GB for `mini`, 0.78 for `small-20`, 1.8 at 8 layers of hidden size 512
     (21 M parameters). That is torch; weights, their gradient and moments; and the activations of

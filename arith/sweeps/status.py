@@ -23,7 +23,7 @@ class Row:
     """One job of a sweep, or one run.
 
     step, steps  finished and planned steps of training, or blocks of a grid
-    reason       why the job failed, or which failed job blocks it
+    reason       why the job failed, or which failed job it depends on
     where        the place of the job on a remote engine: "slurm: running on n1"
     """
 
@@ -51,7 +51,7 @@ def status(folder: Path) -> list[Row]:
 
 
 def is_active(rows: Sequence[Row]) -> bool:
-    """Tell whether a job runs, or waits for no failed job."""
+    """Tell whether a job runs, or waits for a job that did not fail."""
     return any(
         row.state == "running" or (row.state == "waiting" and not row.reason) for row in rows
     )
@@ -81,6 +81,7 @@ def as_text(rows: Sequence[Row]) -> str:
 
 
 def _rows_of_sweep(folder: Path) -> Iterator[Row]:
+    """Yield a row per job; a job that waits for a failed job says so."""
     file, out = sweep_copy(folder), folder.parent.parent
     sweep, began = load_sweep(str(file)), file.stat().st_mtime
     failed: dict[str, str] = {}
@@ -96,10 +97,13 @@ def _rows_of_sweep(folder: Path) -> Iterator[Row]:
 
 
 def _row_of_job(job: Job, folder: Path, began: float) -> Row:
+    """Describe a job of the sweep that `began` at this time, in seconds since the epoch."""
     row, log = _row(job.id, job.progress, job.kind), log_file(folder, job.id)
     state = read_state(log) if row.state in ("waiting", "running") else None
     remote = state is not None and not state.is_final
-    if log.exists() and (remote or log.stat().st_mtime >= began):  # else the log is older
+    if log.exists() and (
+        remote or log.stat().st_mtime >= began
+    ):  # otherwise an earlier sweep wrote it
         row = replace(row, log=log.as_posix())
     if row.state == "waiting" and state is not None and state.state == "failed":
         return replace(row, state="failed", reason=state.reason)

@@ -1,9 +1,9 @@
-"""Load a sweep, a TOML file of encodings to train and their seeds. Never imports torch.
+"""Load a sweep, a TOML file with encodings to train and their seeds. Never imports torch.
 
     # What this sweep compares: the line that `tape-arith sweep` shows.
     preset = "mini"                       # or presets = ["mini-copy", "mini-sort"]
     encodings = ["rope", "tape+yarn"]     # or [[groups]], each with encodings, seeds and presets
-    seeds = [0, 1, 2]                     # the outer loop: all encodings are trained with 0 first
+    seeds = [0, 1, 2]                     # the outer loop: first, all encodings are trained with 0
     splits = ["evaluation", "carry"]      # the splits to score (default: evaluation)
 
     [set]                                 # in place of the preset's settings
@@ -16,11 +16,11 @@
     learning_rate = [3e-4, 1e-3]          # the value that is best in distribution
 
 "*" means all encodings that the file does not name. tape@from=rope starts from the final weights of
-rope; tape@only-positional-from=rope does too, but trains only tape's own parameters. For both, rope
-is trained first, but not scored. Runs with other settings than the preset's go to a folder named
-after the sweep, with a subfolder for each combination, never among the preset's runs. Each preset,
-as of one task, is ranked by itself; a group may have fewer presets. Only the learning rate can be
-tuned.
+rope; tape@only-positional-from=rope does so too, but trains only tape's own parameters. For both,
+rope is trained first, but not scored. Runs with settings other than the preset's go to a folder
+named after the sweep, with a subfolder for each combination, never among the preset's runs. Each
+preset is ranked by itself; a group may have fewer presets than the file. Only the learning rate can
+be tuned.
 """
 
 from collections import Counter
@@ -45,7 +45,7 @@ from tape_arith.arith.runs.request import Request
 
 BUNDLED = Path(__file__).parent / "bundled"
 RUN = "run"
-"""The name of the logs of the command `run`, which no sweep may have."""
+"""The name under which the command `run` has its logs; no sweep may have it."""
 _MOST = 1000
 """Limit of seeds and of combinations, so that a typing error cannot fill the memory."""
 
@@ -54,8 +54,8 @@ _MOST = 1000
 class Combination:
     """A preset and a combination of settings.
 
-    It has one config or, if learning rates are tuned, one per rate; for each encoding tables take
-    the config that is best in distribution.
+    It has one config or, if learning rates are tuned, one per rate. Then tables have, for each
+    encoding, the config that is best in distribution.
     """
 
     preset: str
@@ -203,6 +203,7 @@ def _table(name: str, content: Mapping[str, Any], model: type[_Model]) -> _Model
 
 
 def _checked(name: str, text: str, content: Mapping[str, Any]) -> Sweep:
+    """Build a sweep from the content of its file. Raises UsageError if a value is wrong."""
     file = validated(content, SweepFile)
     if (file.preset is None) == (file.presets is None):
         if file.preset is None:
@@ -276,10 +277,10 @@ def _groups(file: SweepFile, presets: tuple[str, ...]) -> tuple[Group, ...]:
                 seeds[name] = tuple(dict.fromkeys(table.seeds))
         groups.append(Group(own, seeds))
     first, *more = (name for group in groups for name in group.seeds)
-    for name in more:  # each "from=" is an earlier training
+    for name in more:  # each "from=" is a training before it
         if str(name).count("from=") != str(first).count("from="):
             raise UsageError(
-                f"{first} and {name} do not begin alike, so they are never in one table: give each "
+                f"{first} and {name} do not start alike, so they are never in one table: give each "
                 "a sweep of its own (a sweep also trains the runs that others start from)"
             )
     return tuple(groups)

@@ -30,8 +30,11 @@ class Source(Protocol):
 
 
 class Batches:
-    """Batches of problems: step s takes problems skip + s B .. skip + s B + B - 1 of `source`,
-    modulo `config.num_problems`; an earlier run was trained on the first `skip` problems."""
+    """The problems of each step.
+
+    Step s takes the problems skip + s B .. skip + s B + B - 1 of `source`, modulo
+    `config.num_problems`. The first `skip` problems belong to the run that this one began from.
+    """
 
     def __init__(self, source: Source, bucket: Bucket, config: Config, skip: int = 0) -> None:
         self.source = source
@@ -43,7 +46,7 @@ class Batches:
     def problems(self, step: int) -> tuple[Problems, NDArray[np.int64]]:
         """Return the problems of a step, with leading [BOS] if the config says so, and their keys.
 
-        After its last problem the data starts over, with other random positions.
+        After the last problem the data starts over, with other random positions.
         """
         size, total = self.config.batch_size, self.config.num_problems
         start = self.skip + step * size
@@ -62,14 +65,14 @@ class Batches:
     def padded(
         self, problems: Problems, keys: NDArray[np.int64], device: str, finer: int
     ) -> Iterator[Rows]:
-        """Yield padded groups of rows of similar length, as many as suit the device.
+        """Yield padded groups of rows of similar length; their number suits the device.
 
         `finer` divides the size of each group, down to one row.
         """
         rows, count = len(problems.lengths), self.config.groups
         if not rows:  # a process may get no row of a batch
             return iter(())
-        # Expected lengths decide, not those of this batch, so that all steps share their shapes.
+        # Expected lengths decide, not those of this batch, so that all steps have the same shapes.
         if device == "cpu":
             count = max(count, round(rows * self._lengths.mean() / _TOKENS_A_GROUP))
         tokens = self._tokens_a_group(rows, count)

@@ -1,4 +1,4 @@
-"""Begin a run, or raise its budget: what is on disk before the first step."""
+"""Begin a run, or raise its budget: write what must be on disk before the first step."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -31,10 +31,10 @@ def begin_run(
 ) -> Iterator[tuple[Run, TrainOptions]]:
     """Lock the requested run, and write its record and first weights if there are none.
 
-    Yields the run, and `options` with the dataset that is trained on. `train_run` explains the
-    arguments. Before anything is written, raises UsageError if `options.data` holds problems of
-    another run, or the run cannot begin from `source`; otherwise as `check_trainable`. Raises
-    UsageError if the folder holds another run.
+    Yields the run, and `options` with the dataset of its training. `train_run` explains the
+    arguments. Raises UsageError if `options.data` holds the problems of another run, if the run
+    cannot begin from `source`, or as `check_trainable`, before anything is written; also if the
+    folder holds another run.
     """
     source_record = None if source is None else trained_record(source)
     if source_record is not None:
@@ -42,17 +42,17 @@ def begin_run(
         request = replace(request, name=name)
     run, config, name, seed = request.run, request.config, request.name, request.seed
     check_trainable(config, name, options.compute)
-    anew, dataset = fresh or not run.exists(), None
+    new, dataset = fresh or not run.exists(), None
     if options.data is not None:
         config = replace(config, num_problems=Dataset(options.data).manifest.count)
-    if options.data is not None or anew:
+    if options.data is not None or new:
         dataset = training_data(options.data, config, seed)
     if dataset is not None:
         options = replace(options, data=dataset.directory)
     init_from = None
     if source is not None and source_record is not None:
         init_from = init_from_record(source, source_record, config, name, seed)
-    elif name.encoding.origin is not None and anew:
+    elif name.encoding.origin is not None and new:
         command = f"train --pe {name.encoding.own} --init-from RUN"
         raise UsageError(f"{name.encoding} begins from a finished run: tape-arith {command}")
     record = RunRecord(
@@ -70,8 +70,8 @@ def begin_run(
         on_nonfinite=options.on_nonfinite or "stop",
     )
     with lock_folder(run.path):
-        if fresh or not run.exists():
-            run.delete()  # a killed --fresh leaves files without a record
+        if fresh or not run.exists():  # asked again, because only now the folder is locked
+            run.delete()  # a killed --fresh left files without a record
             if source is not None:
                 write_first_state(run, record, source)
             run.write_record(record)
@@ -80,7 +80,7 @@ def begin_run(
 
 
 def _check_same_run(run: Run, requested: RunRecord, source: Run | None) -> None:
-    """Raise UsageError if the folder holds another run than the one requested."""
+    """Raise UsageError if the folder holds a run other than the one requested."""
     recorded, steps = run.record(), requested.config.steps
     differences = recorded.config.differences(requested.config)
     remedy = "train into another folder with --runs, or start this one over with --fresh"
@@ -119,7 +119,7 @@ def extend_run(run: Run, steps: int, *, data: Path | None = None) -> None:
         if extended.schedule.cooldown_start < saved_step:
             raise UsageError(
                 f"{steps} steps would cool down before step {saved_step}, from where training "
-                "goes on: give more steps"
+                "continues: give more steps"
             )
         if data is not None:
             training_data(data, record.config, record.seed, record.data)
@@ -127,7 +127,7 @@ def extend_run(run: Run, steps: int, *, data: Path | None = None) -> None:
             tensors, facts = load_state(run.before_cooldown, record, "cpu")
         except Failure as error:
             raise Failure(
-                f"{error}; without it the run cannot be extended: train anew for {steps} steps, "
+                f"{error}; without it the run cannot be extended: train again for {steps} steps, "
                 "into another folder with --runs"
             ) from error
         # The checkpoint is written first, so that a kill from now on leaves an unfinished run.

@@ -1,4 +1,4 @@
-"""When the checkpoints of a training are saved, and how it resumes from them."""
+"""Save the checkpoints of a training, and resume from them."""
 
 import time
 from pathlib import Path
@@ -35,8 +35,8 @@ class Checkpoints:
     def resume(self) -> None:
         """Restore the trainer from the newest good checkpoint, if there is any.
 
-        Names corrupt checkpoints and replaces them by the good one. Raises Failure if all are
-        corrupt, or if one belongs to another run or version.
+        Names corrupt checkpoints on stderr and replaces them with the good one. Raises Failure if
+        all are corrupt, or if one belongs to another run or version.
         """
         corrupt: dict[Path, Corrupt] = {}
         for path in self.run.checkpoints():
@@ -57,7 +57,7 @@ class Checkpoints:
         if corrupt:
             reasons = "; ".join(map(str, corrupt.values()))
             say(f"note: {reasons}: training continues from {path.name}, step {self.trainer.step}")
-            # Saved before others are removed: without checkpoints the run would count as finished.
+            # Saved before others are removed, because a run without checkpoints counts as finished.
             self._save(self.run.latest)
             for other in corrupt.keys() - {self.run.latest}:
                 remove(other)
@@ -90,8 +90,7 @@ class Checkpoints:
         self.last_good = f"the last good checkpoint is {path}, step {self.trainer.step}"
 
     def finish(self) -> None:
-        """Save the final weights, then remove the latest two checkpoints; once both are gone, the
-        run counts as finished."""
+        """Save the final weights and remove the last two checkpoints, which finishes the run."""
         decoder = self.trainer.decoder
         weights = {f"model/{name}": value for name, value in decoder.state_dict().items()}
         check_lock(self.run.path)

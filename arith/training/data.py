@@ -1,4 +1,4 @@
-"""Which dataset a run is trained on, if any."""
+"""Choose the dataset that a run is trained on, if there is one."""
 
 from pathlib import Path
 
@@ -11,7 +11,7 @@ from tape_arith.arith.tasks.load import task_hash
 from tape_arith.arith.terminal import say
 
 _COMPARED = 1_000
-"""Problems of a dataset that are compared with those of a user's task as it is now."""
+"""Number of problems of a dataset that are compared with those of a user's task as it is now."""
 
 
 def training_data(
@@ -19,9 +19,9 @@ def training_data(
 ) -> Dataset | None:
     """Return the dataset at `path` or, without a path, the usual one if it fits and is intact.
 
-    The usual one is what `generate` writes for the run. None: problems are made as needed. Raises
-    UsageError unless `path` holds exactly the problems that the run would otherwise generate, and,
-    if `began_on` is given, has that hash.
+    The usual one is what `generate` writes for the run. Without a dataset, training makes the same
+    problems as needed. Raises UsageError unless `path` holds exactly these problems and, if
+    `began_on` is given, has that hash.
     """
     if path is not None:
         return _open(path, config, seed, began_on)
@@ -30,7 +30,7 @@ def training_data(
         return None
     try:
         dataset = _open(usual, config, seed, began_on)
-        dataset.check_hashes()  # all now: nobody asked for it, so it must not end a training later
+        dataset.check_hashes()  # all now, because an unrequested dataset must not end a training
     except UsageError:  # another number of problems, as for another preset
         return None
     except Failure as error:
@@ -40,6 +40,7 @@ def training_data(
 
 
 def _open(path: Path, config: Config, seed: int, began_on: str | None) -> Dataset:
+    """Open a dataset. Raises UsageError unless it holds the problems of this run."""
     dataset, expected = Dataset(path), Identity.of(config.bucket(seed), config.num_problems)
     if dataset.manifest.identity != expected:
         raise UsageError(
@@ -52,11 +53,11 @@ def _open(path: Path, config: Config, seed: int, began_on: str | None) -> Datase
         if not np.array_equal(made.tokens, stored.tokens):
             raise UsageError(
                 f"{path} holds other problems than {config.task} makes now: its file has changed "
-                "since, so write the dataset anew with `tape-arith generate --fresh`"
+                "since, so write the dataset again with `tape-arith generate --fresh`"
             )
     if began_on not in (None, dataset.manifest.sha256):
         raise UsageError(
             f"{path} is not the dataset that the run began on ({dataset.manifest.sha256[:12]}, not "
-            f"{began_on[:12]}): give that one, or leave --data out and the problems are made anew"
+            f"{began_on[:12]}): give that one, or leave --data out to generate the problems"
         )
     return dataset

@@ -1,8 +1,8 @@
-"""Training of one model by several processes that torchrun started.
+"""Train one model with several processes that torchrun started.
 
 Process r of N takes rows r, r + N, ... of every batch. Gradients are summed, and all processes take
 the same step. DistributedDataParallel is not used: its hooks would sum the gradients after each of
-the groups that a batch is cut into. Only numbers and JSON are sent, never a pickle.
+the groups into which a batch is cut. Only numbers and JSON are sent, never a pickle.
 """
 
 import os
@@ -27,12 +27,12 @@ _TIMEOUT = timedelta(minutes=30)
 
 
 class PeerLost(Failure):
-    """Another process of this training ended; it printed why."""
+    """Another process of this training has ended; it printed why."""
 
 
 @dataclass(frozen=True)
 class ProcessGroup:
-    """This process's rank among the `size` processes of one training; SINGLE if it is alone."""
+    """The rank of this process among the `size` processes of a training; SINGLE if it is alone."""
 
     rank: int = 0
     size: int = 1
@@ -40,7 +40,7 @@ class ProcessGroup:
 
     @property
     def first(self) -> bool:
-        """True for the process that reads and writes the run's folder and prints messages."""
+        """Whether this process writes the run's folder and prints messages."""
         return self.rank == 0
 
     def rows(
@@ -53,7 +53,7 @@ class ProcessGroup:
         return take(problems, own), keys[own]
 
     def all_reduce(self, tensors: Sequence[Tensor]) -> None:
-        """Replace each tensor by its sum over all processes, equal bit for bit in each of them."""
+        """Replace each tensor by its sum over all processes; all get the same bits."""
         if self.size == 1:
             return
         flat = torch.cat([tensor.reshape(-1) for tensor in tensors])

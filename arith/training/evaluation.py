@@ -1,4 +1,4 @@
-"""Measurements during training: exact match on a small grid, and the encoding's state.
+"""Measure during training: exact match on a small grid, and the encoding's state.
 
 They change no weight, and are never used to select a checkpoint.
 Legend: B batch, T tokens, n problems.
@@ -20,11 +20,11 @@ from tape_arith.arith.tasks.task import Problems, concatenate, take
 from tape_arith.models.runner import Runner
 
 _SPLIT = "small grid"
-"""Name of a stream independent of those of training and evaluation. (Each of them contains the
-shortest problems, since these are so few.)"""
+"""Name of a stream of problems that is independent of those of training and evaluation. (All
+streams contain the shortest problems, because these are so few.)"""
 _MOST_LENGTHS = 16
 _PROBLEMS_A_CELL = {1: 48, 2: 3}
-"""By the number of axes: one axis has few cells."""
+"""By the number of axes: a grid of one axis has few cells."""
 STATE_PROBLEMS = 32
 """Number of problems over which each measure of the state is averaged."""
 
@@ -33,8 +33,8 @@ STATE_PROBLEMS = 32
 class SmallGrid:
     """A few problems for each cell of some lengths, in and out of distribution.
 
-    It is the same for every run of a config and serves for curves and for the spread over the last
-    checkpoints. It selects no checkpoint: results are always those of the last step.
+    It is the same for every run of a config. It serves for curves and for the spread over the last
+    evaluations. It selects no checkpoint: results are always those of the last step.
     """
 
     problems: Problems
@@ -48,7 +48,7 @@ class SmallGrid:
         axes = scored_axes(config.bucket(0), bucket)
         count = _PROBLEMS_A_CELL[len(axes)] * bucket.num_cells
         lengths = [_chosen_lengths(axis.trained, axis.tested) for axis in axes]
-        # Few of the generated cells are chosen: only one piece at a time is in memory.
+        # In pieces, because few of the generated problems are in a chosen cell.
         parts, chosen = [], []
         for piece in bucket.pieces(0, count):
             inside = [np.isin(*each) for each in zip(piece.axis_lengths.T, lengths, strict=True)]

@@ -26,9 +26,9 @@ _SHARED_SETTINGS = (
 
 
 def with_origin(name: Name, source_record: RunRecord, only_positional: bool) -> Name:
-    """Return `name` marked as begun from a run like that of `source_record`, as in tape@from=rope.
+    """Return `name` with the run of `source_record` as its origin, as in tape@from=rope.
 
-    Raises UsageError if `name` already says that it begins from a run of another encoding.
+    Raises UsageError if `name` already has another origin.
     """
     origin = Origin(source_record.name.encoding, only_positional)
     if name.encoding.origin not in (None, origin):
@@ -39,7 +39,7 @@ def with_origin(name: Name, source_record: RunRecord, only_positional: bool) -> 
 def init_from_record(
     source: Run, source_record: RunRecord, config: Config, name: Name, seed: int
 ) -> InitFrom:
-    """Return the `init_from` of a new run that begins from the finished run in `source`.
+    """Return the `init_from` of a new run that begins from the finished run `source`.
 
     Raises UsageError if a run of `config`, `name` and `seed` cannot begin from its weights.
     """

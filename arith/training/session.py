@@ -1,4 +1,4 @@
-"""One training, from a recipe to final weights; a repeated call continues where the last stopped.
+"""One training, from a recipe to final weights; a repeated call continues where it stopped.
 
     with Session.open(run, options) as session:
         session.train(should_stop)
@@ -50,7 +50,7 @@ def train_run(
 ) -> Run:
     """Train the requested run, or continue its training.
 
-    source           a finished run whose weights this one begins from; not needed afterwards
+    source           a finished run whose weights this one begins from; it may be deleted afterwards
     only_positional  with `source`: whether to train the encoding's own parameters alone
     fresh            whether to delete an earlier run in this folder first
 
@@ -67,7 +67,7 @@ def continue_run(
     processes: ProcessGroup = SINGLE,
     should_stop: Callable[[], bool],
 ) -> Run:
-    """Train the run in `folder` from its last checkpoint on; raises as `Session`."""
+    """Train a run from its last checkpoint on. Raises as `Session`."""
     with Session.open(run, options, processes) as session:
         session.train(should_stop)
     return run
@@ -76,7 +76,7 @@ def continue_run(
 def train_as_worker(
     processes: ProcessGroup, options: TrainOptions, *, should_stop: Callable[[], bool]
 ) -> bool:
-    """Take part in the training that the first process leads; return False if it broke off.
+    """Take part in the training that the first process leads; return False if it failed.
 
     Only the first process writes to the run's folder and prints messages; all read the folder.
     Raises Failure if the code of a user's encoding fails in this process.
@@ -107,9 +107,9 @@ def train_as_worker(
 def build_trainer(
     record: RunRecord, options: TrainOptions, source: Source | None, processes: ProcessGroup
 ) -> Trainer:
-    """Build the trainer of a run, at step 0, on the problems of `source` or else made as needed.
+    """Build the trainer of a run at step 0; without `source`, it makes the problems as needed.
 
-    Raises UsageError if `options.compute` does not support its encoding.
+    Raises UsageError if the backend of `options.compute` does not support the encoding.
     """
     config, seed, origin = record.config, record.seed, record.init_from
     decoder = decoder_for(config, record.name, seed)
@@ -128,7 +128,7 @@ def build_trainer(
 
 
 class Session:
-    """The training of the run in a folder by this process, the first of `processes`.
+    """The training of a run by this process, the first of `processes`.
 
     Raises UsageError if the run began on another version of the task.
     """
@@ -145,16 +145,16 @@ class Session:
     def open(
         cls, run: Run, options: TrainOptions = DEFAULTS, processes: ProcessGroup = SINGLE
     ) -> Iterator["Session"]:
-        """Lock the folder of a run that has begun, and read its recipe."""
+        """Lock the folder of a run that has a record, and read its recipe."""
         with lock_folder(run.path):
             yield cls(run, options, processes)
 
     def train(self, should_stop: Callable[[], bool]) -> None:
         """Train to the end of the budget, or until `should_stop` is true after a step, and save.
 
-        `Run.state` tells the difference. After a kill, trackers may get a line twice.
-        Raises UsageError if the run began on other data, or its weights are not here; Failure if
-        loss or gradient is not finite, or memory runs out.
+        If it stopped early, `Run.state` is then not trained. After a kill, trackers may get a line
+        twice. Raises UsageError if the run began on other data or its weights are missing; Failure
+        if loss or gradient is not finite, or memory runs out.
         """
         if self.run.state().weights == "final":
             self.processes.broadcast_text("")
@@ -179,9 +179,9 @@ class Session:
                 self._take_steps(trainer, checkpoints, should_stop)
         except NotCompilable as error:
             chosen = self.options.compute.compiled is None and trainer.hardware.device == "cpu"
-            if not chosen or trainer.step:  # later it would change bits
+            if not chosen or trainer.step:  # at a later step it would change bits
                 raise
-            say(f"note: {error}, which is taken now")
+            say(f"note: {error}; training continues without compiling")
             plain = self.options.compute._replace(compiled=False)
             self.options = replace(self.options, compute=plain)
             return self.train(should_stop)
@@ -195,6 +195,7 @@ class Session:
     def _take_steps(
         self, trainer: Trainer, checkpoints: Checkpoints, should_stop: Callable[[], bool]
     ) -> None:
+        """Take steps until all are done or `should_stop`; write metrics and checkpoints."""
         run, record, note = self.run, self.record, ""
         title = f"train {record.encoding} seed {record.seed}"
         with (
@@ -223,28 +224,29 @@ class Session:
                 checkpoints.keep()
 
     def _check_weights_are_here(self) -> None:
-        """Raise UsageError or Failure if the run has begun and its weights are elsewhere."""
+        """Raise UsageError or Failure if the run has begun and its weights are missing."""
         run, origin = self.run, self.record.init_from
         if run.state().lacks_weights:
             raise UsageError(why_no_weights(run))
         if origin is not None and not run.checkpoints():
             raise Failure(
                 f"{run.latest} is missing: it holds the weights that the run begins from; put "
-                f"it back, or begin anew with --init-from RUN --fresh, RUN one of {origin.encoding}"
+                f"it back, or start over with --init-from RUN --fresh, RUN one of {origin.encoding}"
             )
 
     def _keep_policy(self) -> None:
-        """Record the policy for steps that are not finite, if another is asked for."""
+        """Record the policy for steps that are not finite, if the options have another one."""
         policy = self.options.on_nonfinite
         if policy not in (None, self.record.on_nonfinite):
             self.record = replace(self.record, on_nonfinite=policy)
             self.run.write_record(self.record)
 
     def _compute(self) -> Compute:
-        """Return the options of computing, with the choice whether a CPU compiles blocks.
+        """Return how to compute, with the choice whether a CPU compiles blocks.
 
-        A run that has begun continues as it began, so that its bits stay; a new one does what its
-        preset asks for. A user's encoding is compiled on request only: torch may not trace it.
+        A run that has begun continues as it began, so that its bits stay the same; a new run does
+        what its preset asks for. A user's encoding is compiled on request only, because torch may
+        fail to trace it.
         """
         compute, record, run = self.options.compute, self.record, self.run
         if compute.compiled is not None or detect().device != "cpu" or self.processes.size > 1:
@@ -279,7 +281,7 @@ class Session:
         try:
             yield
         except NotFinite as error:
-            remedy = "train anew with a lower learning_rate"
+            remedy = "train again with a lower learning_rate"
             if error.may_skip and self.record.on_nonfinite == "stop":
                 command = resume_command(self.run, "--on-nonfinite", "skip")
                 remedy += f", or leave such steps out: {command}"

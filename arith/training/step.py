@@ -29,7 +29,7 @@ class Stepper:
 
     source     where the problems come from, by default `bucket`
     schedule   learning rates, by default those of `config`
-    skip       number of problems that an earlier run was trained on
+    skip       number of problems that the run before this one was trained on
     tell       prints a line for people
     processes  the processes that share each batch
     """
@@ -62,7 +62,7 @@ class Stepper:
         """Factor by which groups are smaller than normal; it doubles when memory runs out."""
 
     def timed_step(self) -> float:
-        """Take one step; return its seconds, the work of the device included."""
+        """Take one step; return its seconds, including the work of the device."""
         began = time.perf_counter()
         float(self.train_step()[1])  # waits for the device
         return time.perf_counter() - began
@@ -115,7 +115,7 @@ class Stepper:
                 if not is_out_of_memory(error):
                     raise
             # Not inside `except`, where the error keeps the tensors that filled the memory alive.
-            # The gradients of earlier groups are dropped, or they would count twice.
+            # The gradients of earlier groups are dropped, because they would count twice.
             self.optimizer.zero_grad(set_to_none=True)
             if self.hardware.device == "cuda":
                 torch.cuda.empty_cache()
@@ -128,8 +128,8 @@ class Stepper:
             self.finer *= 2
             self.tell(
                 f"note: out of memory in step {self.step + 1}, with up to {most} problems at a "
-                f"time: batches are cut {self.finer} times finer from here on (slower; the "
-                "same gradient but for rounding)"
+                f"time: batches are cut {self.finer} times finer from here on (slower, and "
+                "the same gradient except for rounding)"
             )
 
     def _accumulate(self, groups: Iterator[Rows], answer_tokens: int) -> Tensor:
@@ -169,7 +169,7 @@ class Stepper:
 
 
 def summed_loss(runner: Runner, rows: Rows) -> Tensor:
-    """Sum the cross-entropy over the answer tokens, the end token included."""
+    """Sum the cross-entropy over the answer tokens, including the end token."""
     targets = to_device(rows.targets[rows.is_answer], runner.hardware.device)
     return F.cross_entropy(answer_logits(runner, rows), targets, reduction="sum")
 

@@ -26,7 +26,8 @@ from tape_arith.models.runner import Runner
 
 HELD_OUT_PROBLEMS = 512
 MAX_SKIPPED_IN_A_ROW = 10
-"""Skipped steps in a row that end training: their problems differ, so the weights are at fault."""
+"""The number of skipped steps in a row that ends training: as their problems differ, the weights
+must be the cause."""
 
 Line = dict[str, Any]
 """Content of a line of metrics.jsonl; `_MetricsLine` in runs/metrics.py lists its fields."""
@@ -41,7 +42,7 @@ class NotFinite(Failure):
 
 
 class _Progress(Part):
-    """The attributes of a trainer that a checkpoint stores beside its tensors."""
+    """The attributes of a trainer that a checkpoint stores with its tensors."""
 
     model_config = ConfigDict(extra="ignore")
 
@@ -56,7 +57,7 @@ class _Progress(Part):
 
 
 class Trainer(Stepper):
-    """Takes the steps of a schedule, checks and measures them; its state is saved and restored.
+    """Takes the steps of a schedule, and checks and measures them; its state can be saved.
 
     curves        whether to score the small grid during training
     on_nonfinite  what to do at a step whose loss or gradient is not finite
@@ -79,7 +80,7 @@ class Trainer(Stepper):
         self.curves = curves
         self.on_nonfinite = on_nonfinite
         self.seconds = 0.0
-        """Seconds of training, as `read_clock` was last called."""
+        """Seconds of training when `read_clock` was last called."""
         self._began: float | None = None
         self._last_line = (0.0, 0)
         """Seconds and tokens of training until the last line was written."""
@@ -117,7 +118,7 @@ class Trainer(Stepper):
     def stops(self, should_stop: Callable[[], bool]) -> bool:
         """Tell whether any process is asked to stop before the last step.
 
-        All processes decide together, or some would wait for gradients that never come.
+        All processes decide together; otherwise some would wait for gradients that never come.
         """
         return self.processes.any(not self.done and should_stop())
 
@@ -155,7 +156,7 @@ class Trainer(Stepper):
                 raise NotFinite(
                     f"{fault}, nor was it at the {self.skipped_in_a_row - 1} steps before"
                 )
-            self.tell(f"note: {fault}: left out, as {self.skipped} so far")
+            self.tell(f"note: {fault}: left out ({self.skipped} so far)")
 
     def _mean_loss(self) -> float:
         """Return the mean loss since the last call. Raises NotFinite if no step was finite."""
@@ -169,7 +170,7 @@ class Trainer(Stepper):
         return mean
 
     def check_weights(self) -> None:
-        """Raise NotFinite if a weight or a moment is not finite: no such state is ever saved."""
+        """Raise NotFinite if a weight or a moment is not finite, so that no such state is saved."""
         tensors = [
             tensor
             for p in trained_parameters(self.decoder).values()

@@ -76,7 +76,7 @@ def test_all_of_them(comparison: Path) -> None:
     assert "tape/seed-1/run.json is corrupt" in result.err
     with untouched(comparison):
         line = refused("curves", "--compare", "rope,alibi", after=True)
-    assert "cannot stand in one figure" in line and "learning_rate: 0.00" in line
+    assert "cannot be in one figure" in line and "learning_rate: 0.00" in line
     done("train", "--pe", "rope", "--no-score", "--preset", "paper-20", *settings()[2:])
     both = refused("curves", "--compare", "all", after=True)
     assert "mini, paper-20: choose one with --preset" in both

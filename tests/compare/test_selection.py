@@ -150,7 +150,7 @@ def test_grids_that_differ_are_left_out_and_named(comparison: Path) -> None:
     # An encoding that is asked for is never dropped.
     for command in ("heatmap", "leaderboard", "report"):
         line = refused(command, "--compare", "rope,fire")
-        assert "cannot stand in one figure" in line and "version" in line
+        assert "cannot be in one figure" in line and "version" in line
     assert Selection(RUNS, "fire").panels()[0][0].seeds == (0, 1)
 
 

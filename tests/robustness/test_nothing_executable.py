@@ -55,7 +55,7 @@ def test_a_run_brings_no_code(world: Path, recorded: bool, path: str) -> None:
     sha256 = hashlib.sha256(TRAP.encode()).hexdigest()
     edit(RUN / "run.json", encoding=name, sources={name: sha256} if recorded else {})
     assert_not_sprung(("train", RUN, "--steps", "99"), ("list",), ("study", "stability", RUN))
-    assert "nothing of it is run" in call("score", RUN, "--fresh").err
+    assert "never executed" in call("score", RUN, "--fresh").err
     edit(RUN / "grid.json", encoding=name)
     assert call("leaderboard", "--costs").code == 0 and not Path("sprung").exists()
 

@@ -10,9 +10,10 @@ import pytest
 from tape_arith.arith.runs.options import Compute, TrainOptions
 from tape_arith.arith.runs.request import Request
 from tape_arith.arith.stopping import Stopper
-from tape_arith.arith.sweeps import jobs as module
+from tape_arith.arith.sweeps import run_jobs as module
 from tape_arith.arith.sweeps.engines.local import InProcess
-from tape_arith.arith.sweeps.jobs import Job, JobEnd, done_jobs, plan, run_jobs
+from tape_arith.arith.sweeps.jobs import Job, JobEnd, done_jobs, plan
+from tape_arith.arith.sweeps.run_jobs import run_jobs
 from tape_arith.arith.sweeps.sweep import load_sweep
 from tests.helpers.documents import edit_text
 from tests.helpers.sweeps import MarkedJob, marked_jobs, sweep_file

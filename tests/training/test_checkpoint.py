@@ -149,7 +149,7 @@ def test_weights_that_cannot_be_scored(finished: Run) -> None:
         (lambda tensor: tensor * float("nan"), "weights that are not finite"),
         (lambda tensor: tensor.to(torch.int8), "is int8"),
         (lambda tensor: tensor.double(), "is float64"),
-        (lambda tensor: tensor[:1], "is not of this run's decoder"),
+        (lambda tensor: tensor[:1], "does not fit this run's decoder"),
     ]
     for change, message in changes:
         checkpoint.save(finished.final, {**tensors, name: change(tensors[name])}, facts)

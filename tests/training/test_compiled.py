@@ -70,7 +70,7 @@ def broken_compiler(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_a_compiler_that_fails_is_told_in_a_line(here: Path, broken_compiler: None) -> None:
     message = refused(*TRAIN, "--compile", code=1, after=True)
     assert "the decoder cannot be compiled here (Failed to find C compiler): " in message
-    assert message.endswith("--no-compile does without")
+    assert "--no-compile" in message
     assert done(*TRAIN, "--no-compile").code == 0  # goes on where the other could not
     with untouched(here):
         done(*TRAIN)
@@ -80,7 +80,7 @@ def test_a_compiler_that_fails_ends_no_training_that_did_not_ask_for_it(
     here: Path, broken_compiler: None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(session, "asks_to_compile", lambda preset: True)
-    assert "--no-compile does without, which is taken now" in done(*TRAIN).err
+    assert "continues without compiling" in done(*TRAIN).err
     done(*TRAIN, "--no-compile", "--out", "plain")
     run, plain = (Run(Path(root, "mini/rope/seed-0")) for root in ("runs", "plain"))
     assert run.final.read_bytes() == plain.final.read_bytes()

@@ -142,7 +142,7 @@ def test_tables_never_mix_them_with_plain_runs(rope: Run) -> None:
     done("score", "runs/mini/tape@from=rope/seed-0")
     with untouched(rope.path):
         line = refused("leaderboard", "--compare", "rope,tape@from=rope")
-        assert "tape@from=rope and rope cannot stand in one figure" in line
+        assert "tape@from=rope and rope cannot be in one figure" in line
         board = done("leaderboard", "--compare", "all")
         # Those of one that began on its own are fewer here, and are shown all the same.
         assert "left out: rope@from=rope seed 0; tape@from=rope seed 0; " in board.err
@@ -263,7 +263,7 @@ def test_wrong_sources_are_refused(tmp_path: Path, source: Run) -> None:
 
 def test_commands_that_make_no_sense(rope: Run) -> None:
     with untouched(rope.path):
-        assert "goes with --init-from" in refused("train", "--pe", "tape", "--only-positional")
+        assert "needs --init-from" in refused("train", "--pe", "tape", "--only-positional")
         assert "with the settings in its run.json" in refused(
             "train", rope.path, "--init-from", rope.path
         )

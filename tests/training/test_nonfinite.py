@@ -123,7 +123,7 @@ def test_skipping_resumes_bit_for_bit(
     with pytest.raises(Failure, match="step 6"):
         run(tmp_path)
     folder = continue_run(run_at(tmp_path), SKIP, should_stop=stop_after(7))
-    note = "note: the loss is not finite at step 6 (learning rate 0.003): left out, as 1 so far"
+    note = "note: the loss is not finite at step 6 (learning rate 0.003): left out (1 so far)"
     assert note in capsys.readouterr().err.splitlines()
     while not folder.state().trained:
         continue_run(folder, should_stop=stop_after(7))  # it stands in the record

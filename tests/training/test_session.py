@@ -72,7 +72,7 @@ def test_a_run_of_another_version_of_the_task(comparison: Path, finished: bool) 
         with untouched(comparison):
             line = refused(*command)
         assert line.startswith(f"{ROPE} was trained on version 2 of addition, and this tape-arith ")
-        assert "makes version 1: go on with tape-arith 0." in line and "--fresh" in line
+        assert "makes version 1: continue with tape-arith 0." in line and "--fresh" in line
     if finished:
         done(*train("--data", "data/addition-bucket-2", "--fresh"))
         assert file.read_bytes() == original

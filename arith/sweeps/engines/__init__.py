@@ -9,13 +9,11 @@ keyword-only arguments of its last class are the engine's options. Never imports
 
 import re
 from pathlib import Path
-from typing import TYPE_CHECKING, Protocol
+from typing import Protocol
 
-from tape_arith.arith.registry.locate import known_names, locate
+from tape_arith.arith.registry.locate import locate
 from tape_arith.arith.registry.names import read_options
-
-if TYPE_CHECKING:
-    from tape_arith.arith.sweeps.jobs import Job, JobEnd
+from tape_arith.arith.sweeps.jobs import Job, JobEnd
 
 
 class Engine(Protocol):
@@ -29,22 +27,17 @@ class Engine(Protocol):
         """The number of jobs that can be submitted now."""
         ...
 
-    def submit(self, job: "Job") -> None:
+    def submit(self, job: Job) -> None:
         """Start `job`, or queue it for its start."""
         ...
 
-    def wait(self, seconds: float) -> "list[JobEnd]":
+    def wait(self, seconds: float) -> list[JobEnd]:
         """Wait up to `seconds` for a job to end; return all jobs that ended since the last call."""
         ...
 
     def stop(self) -> None:
         """Ask every running job to save and stop; `wait` still returns how they end."""
         ...
-
-
-def engine_names() -> list[str]:
-    """List the names that --engine takes."""
-    return known_names("engine")
 
 
 def remote_engine(text: str, slots: int | None, folder: Path) -> Engine | None:

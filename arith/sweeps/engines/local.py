@@ -26,7 +26,7 @@ SECONDS_BETWEEN_LOOKS, SECONDS_BETWEEN_LINES = 0.1, 30.0
 def local_engine(slots: Slots, folder: Path, stopper: Stopper) -> Engine:
     """Return the engine of this machine.
 
-    With one slot, jobs run in this process, which shows their bars and imports torch once.
+    With one slot, jobs run in this process, which shows progress bars and imports torch once.
     """
     return InProcess(stopper) if slots.count == 1 else Subprocesses(slots, folder)
 

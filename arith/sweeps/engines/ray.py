@@ -85,7 +85,7 @@ class Ray:
         return ended
 
     def stop(self) -> None:
-        """Cancel waiting tasks and interrupt running tasks, which then ask their jobs to stop."""
+        """Cancel waiting tasks; interrupt running tasks, which then ask their jobs to stop."""
         for reference in self.jobs:
             self.ray.cancel(reference, force=False)
 

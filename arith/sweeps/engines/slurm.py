@@ -94,6 +94,7 @@ class Slurm:
             _call("scancel", f"--name={array}", "--state=RUNNING", "--batch", "--signal=TERM")
 
     def _send(self, jobs: list[Job]) -> None:
+        """Submit jobs as one array. Raises Failure if sbatch refuses."""
         array = f"tape-arith-{uuid4().hex[:12]}"
         place = (self.folder / "slurm" / array).absolute()
         tokens = {f"{array}_{number}": job for number, job in enumerate(jobs)}

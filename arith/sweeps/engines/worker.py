@@ -1,12 +1,12 @@
-"""Run a job in its own process: start its command, read its last message, keep its state.
+"""Run a job in a process of its own: start its command, read its last message, keep its state.
 
 A worker runs on a node of a cluster, passes signals on, and writes the job's state.
 
 `python -m tape_arith.arith.sweeps.engines.worker LOGS VARIABLE AGAIN...` is the worker's program.
 The environment's VARIABLE is the number, from 0, of a line in the file LOGS, the path of a job's
 log. The program runs this job, and calls the command AGAIN if the job must run again. It handles
-signals 0.2 s after its start, long before the job can: a job that is stopped while it loads torch
-has lost nothing, and counts as preempted. Never imports torch.
+signals 0.2 s after its start, long before the job can. A job that is stopped while it loads torch
+has lost nothing and counts as preempted. Never imports torch.
 """
 
 import ctypes
@@ -36,13 +36,13 @@ _DEATH_SIGNAL = 1  # PR_SET_PDEATHSIG of linux/prctl.h
 
 @dataclass(frozen=True)
 class JobState(Strict):
-    """A job's state: a small file, written by the process that has the job at the moment.
+    """A job's state: a small file, written by the process that handles the job at the moment.
 
     token            identifies this submission of the job
     argv, cores      the command line after `tape-arith`, and its number of cores
     directory        the working folder, on a file system that all nodes share
     state            "stopped": asked to stop, and a cluster may run it again; "ended" and "failed"
-                     are final; only the files of its run say whether the job is done
+                     are final. Whether the job is done, only the files of its run tell
     """
 
     engine: str = ""
@@ -127,7 +127,7 @@ class Worker:
             self.process.send_signal(self.signal)
         while True:
             try:
-                # In short waits, because another thread may call `pass_on` without a signal.
+                # Waits are short, because another thread may call `pass_on` without a signal.
                 return self.process.wait(SECONDS_BETWEEN_LOOKS)
             except subprocess.TimeoutExpired:
                 continue
@@ -187,7 +187,7 @@ _LIBC = ctypes.CDLL(None)  # opened here, because nothing may be loaded between 
 
 
 def main(arguments: list[str]) -> int:
-    """Run a job, and requeue it if it was preempted or found its folder locked."""
+    """Run a job; requeue it if it was preempted or its folder was locked."""
     worker = Worker()
     install_handler(worker.pass_on)
     file, variable, *again = arguments

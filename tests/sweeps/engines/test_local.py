@@ -9,7 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from tape_arith.arith.sweeps.engines import engine_names, remote_engine, worker
+from tape_arith.arith.registry.locate import known_names
+from tape_arith.arith.sweeps.engines import remote_engine, worker
 from tape_arith.arith.sweeps.engines.local import Subprocesses
 from tape_arith.arith.sweeps.jobs import JobEnd, log_file
 from tape_arith.arith.sweeps.slots import Slots
@@ -41,7 +42,7 @@ time.sleep(60)
 
 
 def test_engines_and_their_options_are_read_from_the_files(here: Path) -> None:
-    assert engine_names() == ["local", "ray", "slurm"]
+    assert known_names("engine") == ["local", "ray", "slurm"]
     assert remote_engine("local", None, Path()) is None
     file = sweep_file("rope")
     with untouched(here):
