@@ -109,7 +109,7 @@ BAD = {
     'presets = ["mini"]\n' + GOOD: "give preset or presets, not both",
     GOOD.replace("rope", "rpoe"): "unknown encoding 'rpoe': did you mean",
     GOOD.replace('"rope"', '"rope", "rope"'): "rope is named twice",
-    GOOD.replace('"rope"', '"rope", "nope@from=rope"'): "rope and nope@from=rope do not begin",
+    GOOD.replace('"rope"', '"rope", "nope@from=rope"'): "rope and nope@from=rope do not start",
     GOOD.replace('["rope"]', "[]"): "'encodings' must have at least 1 item",
     GOOD.replace("[0]", "[-1]"): "'seeds.0' must be at least 0, not -1",
     'preset = "mini"': "give encodings and seeds",
