@@ -2,11 +2,13 @@
 
 import json
 import shutil
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from tape_arith.arith.commands.option import complete_task
+from tape_arith.arith.files import sha256
 from tape_arith.arith.registry.names import parse_task
 from tape_arith.arith.runs.find import find_runs
 from tape_arith.arith.runs.preset import known_preset, load_preset, preset_of, presets
@@ -141,6 +143,21 @@ def test_a_file_that_changes_is_another_task(here: Path) -> None:
     assert "no such file" in refused("score", run.path)
     shutil.rmtree(other.path)
     assert "| RoPE |" in done("leaderboard", "--preset", "mini@no_carry.py:NoCarry").out
+
+
+def test_a_task_inside_the_folder_of_a_run_is_never_run(here: Path) -> None:
+    Path("no_carry.py").write_text(NO_CARRY)
+    run = train("--task", "no_carry.py:NoCarry", "--no-score")
+    inside = f"{run.path}/mine.py"
+    Path(inside).write_text(NO_CARRY + "\n\nopen('executed', 'w')\n")
+    record = run.record()
+    config = replace(record.config, task=f"{inside}:NoCarry")
+    sources = {f"task {inside}:NoCarry": sha256(Path(inside))}
+    run.write_record(replace(record, config=config, sources=sources))
+    for command in ("score", "train"):
+        assert "brings its own code" in refused(command, run.path, code=1)
+    done("list")
+    assert not Path("executed").exists()
 
 
 @pytest.mark.parametrize("command", (["train", "--pe", "rope"], ["generate"]))
