@@ -27,7 +27,7 @@ def install_handler(handler: Callable[[int, FrameType | None], Any]) -> dict[sig
 
     def handle(number: int, frame: FrameType | None) -> None:
         if number == signal.SIGHUP:
-            detach_stdout()
+            _detach_stdout()
         handler(number, frame)
 
     ignored = signal.getsignal(signal.SIGHUP) == signal.SIG_IGN
@@ -96,7 +96,7 @@ def seconds(text: str) -> float:
     return value
 
 
-def detach_stdout() -> None:
+def _detach_stdout() -> None:
     """Discard stdout after the terminal hung up, unless stdout is a file.
 
     Nobody reads stdout any more, so a failed write must not be an error.

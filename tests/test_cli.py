@@ -1,4 +1,4 @@
-"""The command line: the card's three lines, one line for each error, and what is imported."""
+"""The command line: the README's three lines, one line for each error, and what is imported."""
 
 import io
 import os
@@ -31,7 +31,7 @@ MODULE = [sys.executable, "-m", "tape_arith"]
 pytestmark = pytest.mark.usefixtures("here")
 
 
-def test_the_card_s_three_lines(here: Path) -> None:
+def test_the_readme_s_three_lines(here: Path) -> None:
     tiny = settings()[2:]  # as typed: without --preset
     assert done("generate", "--preset", "mini", *tiny).out == "data/addition-bucket-2\n"
     trained = done("train", "--pe", "tape", *tiny)
@@ -136,7 +136,7 @@ def test_hints_name_what_there_is() -> None:
 
 
 def test_an_option_has_one_meaning() -> None:
-    """Beside what a command makes, an option reads alike wherever it is."""
+    """But for what a command makes, an option reads the same wherever it is."""
     meanings: dict[str, set[str]] = {}
     for command in COMMANDS.values():
         for parameter in command.params:

@@ -99,7 +99,7 @@ TASKS_README = (ROOT / "arith" / "tasks" / "README.md").read_text(encoding="utf-
 def site(
     here: Path, tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch
 ) -> Iterator[Path]:
-    """A folder of installed packages beside an empty working folder."""
+    """A folder of installed packages, and an empty working folder."""
     site = tmp_path_factory.mktemp("site")
     monkeypatch.syspath_prepend(site)
     clear_caches()
@@ -300,7 +300,7 @@ def test_an_encoding_that_breaks_a_promise_is_not_trained(here: Path) -> None:
 def test_the_code_that_runs_is_the_code_that_was_hashed(
     here: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Two edits within a second, of one size: bytecode kept beside the file would be stale."""
+    """Two edits within a second, of one size: bytecode kept next to the file would be stale."""
     monkeypatch.setattr(sys, "dont_write_bytecode", False)
     for value in ("1", "2", "1"):
         Path("mine.py").write_text(f"VALUE = {value}\n")

@@ -33,15 +33,14 @@ class Candidate:
     """
 
     def __init__(self, name: Name, config: Config, hardware: Hardware) -> None:
-        before = 0
-        if hardware.device == "cuda":
+        on_gpu = hardware.device == "cuda"
+        before = torch.cuda.memory_allocated() if on_gpu else 0
+        if on_gpu:
             torch.cuda.reset_peak_memory_stats()
-            before = torch.cuda.memory_allocated()
         self.name = name
         decoder = decoder_for(config, Name(name.encoding), seed=0)
         self.trainer = Trainer(Runner(decoder, hardware), config.bucket(0), config)
         warm_up([self.train], hardware)
-        on_gpu = hardware.device == "cuda"
         self.memory = torch.cuda.max_memory_allocated() - before if on_gpu else 0
 
     def train(self, step: int) -> None:

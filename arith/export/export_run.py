@@ -154,7 +154,7 @@ def _two_operands(name: str) -> TwoOperands:
 
 
 def answer_width(task: TwoOperands) -> tuple[int, int]:
-    """Return (a, b): an answer has at most a n + b digits, n those of the longer operand.
+    """Return (a, b): an answer has at most a n + b digits if the longer operand has n.
 
     Raises UsageError if the task's bound has another form.
     """

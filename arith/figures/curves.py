@@ -152,50 +152,43 @@ def footnote(content: Curves, labels: Mapping[str, str] | None = None) -> str:
     labels = labels or display_names(content.seeds)
     rows, end = content.rows, _scale_end(content.rows)
     seeds = {labels[name]: numbers for name, numbers in content.seeds.items()}
-    counts = set(map(len, seeds.values()))
-    band = "One run each: no band says how much seeds differ."
-    if counts != {1}:
-        band = "Lines: means over seeds; bands: from the lowest to the highest seed, no interval."
-        band += " A line without a band is one run." * (1 in counts)
-    scored = set(rows.encoding[rows.quantity == "out_of_distribution"])
-    without = ", ".join(labels[name] for name in content.seeds if name not in scored)
     trained, tested = f"{content.trained_digits} digits", f"{content.tested_digits} digits"
     cells = "cell of some lengths"
     if axes := content.axes:
         trained = measured(axes, [axis.trained for axis in axes])
         tested = measured(axes, [axis.tested for axis in axes])
         cells = "pair of lengths" if len(axes) > 1 else "length"
-    grid = (
-        f"Out of distribution: a small grid to {tested} with problems of its own, a few for each "
-        f"{cells}, all of the same weight"
+    sentences = [
+        f"Task {content.task}, trained to {trained} "
+        f"(preset {preset_words(content.preset, content.settings)}), {describe_seeds(seeds)}."
+    ]
+    counts = set(map(len, seeds.values()))
+    if counts == {1}:
+        sentences.append("One run each: no band says how much seeds differ.")
+    else:
+        sentences.append("Lines: means over seeds; bands: from the lowest to the highest seed.")
+        sentences += ["A line without a band is one run."] * (1 in counts)
+    scored = set(rows.encoding[rows.quantity == "out_of_distribution"])
+    without = ", ".join(labels[name] for name in content.seeds if name not in scored)
+    sentences.append(
+        "In distribution: held-out problems; out of distribution: a small grid to "
+        f"{tested}, a few problems for each {cells}{f' (not scored: {without})' * bool(without)}"
+        f"{f', on a scale to {100 * end:g}{NBSP}%' * (end < 1)}."
     )
-    grid += f" (not scored: {without})." if without else "."
-    if end < 1:
-        grid += f" Its scale ends at {100 * end:g}{NBSP}%, that in distribution at 100{NBSP}%."
     states = {quantity for quantity in rows.quantity if quantity.startswith("state ")}
     if states & _MEASURES.keys():
-        grid += (
-            " e: means over tokens, heads and frequencies of held-out problems; a rotation's norm "
-            "is 1.41."
-        )
+        sentences.append("e: means over held-out problems; a rotation's norm is 1.41.")
     if states - _MEASURES.keys():
-        grid += " State: as the encoding measures it on held-out problems."
+        sentences.append("State: as the encoding measures it on held-out problems.")
     reached = rows.groupby("encoding").step.max()
-    behind = [
-        f"{labels[name]} to {step:,}" for name, step in reached[reached < reached.max()].items()
-    ]
-    guess = captions.guess_words(content.task)
-    exact = f" {guess.capitalize()}." if guess else ""
+    late = reached[reached < reached.max()]
+    if behind := [f"{labels[name]} to {step:,}" for name, step in late.items()]:
+        sentences.append(f"So far: {', '.join(behind)} steps.")
+    if guess := captions.guess_words(content.task):
+        sentences.append(f"{guess.capitalize()}.")
     if captions.task_has_scratchpad(content.task):
-        exact += " Exact match is of the whole answer, scratchpad included."
-    so_far = f" So far: {', '.join(behind)} steps." if behind else ""
-    return (
-        f"Task {content.task}, trained to {trained} "
-        f"(preset {preset_words(content.preset, content.settings)}), {describe_seeds(seeds)}. "
-        f"{band} Loss: of the training problems since the point before. In distribution: held-out "
-        f"problems of the trained lengths. {grid}{so_far}{exact} Nothing is selected by these "
-        "curves."
-    )
+        sentences.append("Exact match is of the whole answer, scratchpad included.")
+    return " ".join(sentences)
 
 
 def _scale_end(rows: pd.DataFrame) -> float:

@@ -3,6 +3,7 @@
 import io
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from functools import lru_cache
 from itertools import cycle
 from pathlib import Path
 from textwrap import wrap
@@ -218,6 +219,7 @@ def lines(text: str, width: float, size: float) -> list[str]:
     return wrap(text, letters)
 
 
+@lru_cache(maxsize=4096)  # a name is measured several times, a path for each letter
 def text_width(text: str, size: float, weight: str = "normal") -> float:
     """Return the width of `text` in letters of `size`, in points."""
     font = FontProperties(family="DejaVu Sans", weight=weight)

@@ -134,16 +134,14 @@ class Grid:
             "right_share": _nullable(self.right_sum, self.total),
             "first_wrong": _nullable(self.first_wrong_sum, self.total - self.exact),
         }
-        facts = [key for key in GridDocument.model_fields if key not in CELLS]
+        facts = {key: getattr(self, key) for key in GridDocument.model_fields if key not in CELLS}
+        facts |= {"budget": self.budget.as_dict(), "evaluation": self.evaluation.as_dict()}
+        facts["axes"] = [axis._asdict() for axis in self.axes]
         if not self.settings:
-            facts.remove("settings")
+            del facts["settings"]
         if self.axes == digit_pairs(self.trained_digits, self.max_digits):
-            facts.remove("axes")
-        content = {key: getattr(self, key) for key in facts} | cells
-        content |= {"budget": self.budget.as_dict(), "evaluation": self.evaluation.as_dict()}
-        if "axes" in content:
-            content["axes"] = [axis._asdict() for axis in self.axes]
-        return content
+            del facts["axes"]
+        return facts | cells
 
     @property
     def name(self) -> str:

@@ -44,10 +44,9 @@ def draw_distances(study: Study, rows: pd.DataFrame) -> Figure:
     handles = [Line2D([], [], label=label, **style) for label, style in styles.items()]
     handles.append(Line2D([], [], label="uniform", **_UNIFORM))
     note = (
-        "Weight on the key so many tokens back, a mean over queries that have one, heads and "
-        f"problems; 0 is the token itself. Layers {', '.join(map(str, layers))} of {last}. "
-        "Uniform: a query that attends to all it sees alike. Thin: a run; thick: the mean of an "
-        f"encoding's runs. {study.source}"
+        "Weight on the key so many tokens back (0: the token itself), a mean over queries, heads "
+        "and problems; thin lines are runs, thick ones their mean. Uniform: equal weight on all "
+        f"keys that a query sees. {study.source}"
     )
     width = max(4.0, 0.6 + 1.7 * len(layers))
     figure = page(width, 1.75 * len(study.regions), note, handles)

@@ -210,22 +210,19 @@ def _figure_note(task: Task[Any], has_chains: bool, one_number: bool, has_places
     sentences = ["Answers decoded greedily up to their first error."]
     if has_chains:
         sentences.append(
-            f"Bars on exact match: Wilson's 95{NBSP}% intervals over problems, too narrow where "
-            "seeds are pooled on the same ones; chains of a length with fewer than "
-            f"{_FEWEST} answers are in the table alone, and each scale has its own end."
+            f"Bars: Wilson's 95{NBSP}% intervals over problems, too narrow where seeds share them; "
+            f"chains with fewer than {_FEWEST} answers are in the table alone."
         )
     if has_places:
         sentences.append("Dashed: to its left the places that trained operands have.")
+    chance = "two of nine digits if a wrong one were any of the nine others"
     if has_chains and one_number:
         sentences.append(
-            "A carry of one that is lost or invented leaves one less or one more, modulo 10 (two "
-            "of nine digits if a wrong one were any of the nine others), or a wrong length."
+            "A lost or invented carry leaves one less or one more, modulo 10 "
+            f"({chance}), or a wrong length."
         )
     elif has_decimals(task):
-        sentences.append(
-            "One less and one more are modulo 10: two of nine digits if a wrong one were any of "
-            "the nine others."
-        )
+        sentences.append(f"One less and one more are modulo 10: {chance}.")
     return " ".join(sentences)
 
 

@@ -75,7 +75,7 @@ class StudiedRuns:
 
     @property
     def num_problems(self) -> int:
-        """Problems of the evaluation set."""
+        """The number of problems in the evaluation set."""
         return self.record.config.problems_per_cell * self.bucket.num_cells
 
     def regions(self, count: int | None = None) -> dict[Region, Ints]:

@@ -1,4 +1,4 @@
-"""The stage of generating: the command itself beside its limit."""
+"""The stage of generating: the command itself, and its limit."""
 
 import tempfile
 from pathlib import Path
@@ -18,25 +18,21 @@ def temporary(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
-def test_the_stage_leaves_nothing_behind(temporary: Path) -> None:
-    options = Options(seconds=0, count=300, threads=1, settings={"trained_digits": "2"})
+@pytest.mark.parametrize(("preset", "task"), [("mini", "addition"), ("mini-sort", "sort")])
+def test_the_stage_leaves_nothing_behind(temporary: Path, preset: str, task: str) -> None:
+    sizes = {"trained_digits": "2", "tested_digits": "2"}
+    sizes |= {"trained_operands": "3"} if task == "sort" else {}
+    options = Options(seconds=0, preset=preset, count=300, threads=1, settings=sizes)
     lines = {line.name: line for line in generate.measure(options)}
     assert list(temporary.iterdir()) == []
-    command = lines["300 problems of addition bucket 2, 1 thread"]
+    command = lines[f"300 problems of {task} bucket 2, 1 thread"]
     problems, size = lines["problems"], lines["bytes on disk"]
     assert command.value and command.limit and size.value
     assert problems.value == pytest.approx(300 / command.value)
     assert problems.limit == pytest.approx(300 / command.limit)
-    tokens = len(Bucket("addition", 2, 0, "train").problems(0, 300).tokens)
-    assert size.value * command.value > tokens + 2 * 300  # and the manifest
-
-
-def test_other_tasks_have_lengths_of_their_own(temporary: Path) -> None:
-    sizes = {"trained_digits": "2", "tested_digits": "2", "trained_operands": "3"}
-    options = Options(seconds=0, preset="mini-sort", count=300, threads=1, settings=sizes)
-    assert all(line.value and line.limit for line in generate.measure(options))
-    drawn = Bucket("sort", 2, 0, "train", 3).problems(0, 300)
-    texts = load_task("sort").vocabulary.lines(drawn.tokens).splitlines()
+    drawn = Bucket(task, 2, 0, "train", 3 * (task == "sort")).problems(0, 300)
+    assert size.value * command.value > len(drawn.tokens) + 2 * 300  # and the manifest
+    texts = load_task(task).vocabulary.lines(drawn.tokens).splitlines()
     digits = sum(character.isdigit() for text in texts for character in text.split("=")[0])
     assert generate._prompt_digits(drawn) == digits
 

@@ -6,12 +6,7 @@ from itertools import count
 import pytest
 
 from tape_arith.arith.bench import measure
-from tape_arith.arith.bench.measure import (
-    TURN,
-    rates,
-    time_interleaved,
-    time_trainings,
-)
+from tape_arith.arith.bench.measure import TURN, rates, time_interleaved, time_trainings
 
 
 def test_functions_take_turns_and_the_first_call_is_off_the_clock() -> None:

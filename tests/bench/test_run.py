@@ -64,18 +64,17 @@ def test_complete_stages_are_kept_when_the_rest_is_cut_short(
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        ("gen", "unknown stage 'gen': did you mean 'generate'?"),
+        ("gen", "did you mean 'generate'?"),
         ("train --pe tape+yarn --quick", "measure tape"),
         ("train --set hiden_size=3 --quick", "did you mean 'hidden_size'?"),
-        ("train --lengths 0 --quick", "'trained_digits' must be at least 1"),
-        ("score --run runs/x", "runs/x holds no run"),
+        ("train --lengths 0 --quick", "'trained_digits'"),
+        ("score --run runs/x", "holds no run"),
         ("generate --count 0", "--count"),
     ],
 )
 def test_refused_commands(here: Path, words: str, message: str) -> None:
     result = call("bench", *words.split())
-    assert result.code == 2
-    assert message in result.err.splitlines()[-1]
+    assert result.code == 2 and message in result.err.splitlines()[-1]
     assert contents(here) == {}
 
 

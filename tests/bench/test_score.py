@@ -24,43 +24,46 @@ from tape_arith.arith.tasks.task import Problems, concatenate
 from tape_arith.models.decoder import Decoder
 from tape_arith.models.runner import Runner
 from tests.helpers.small_training import cpu, perturbed, small
-from tests.helpers.tiny_runs import call, contents, done, settings
+from tests.helpers.tiny_runs import call, done, settings, untouched
 from tests.scoring.test_score import greedy, with_answers
 from tests.training.test_user_encodings import READS, write
 
 CONFIG = small(trained_digits=3, tested_digits=6)
+SIZES = {"trained_digits": "2", "tested_digits": "4", "hidden_size": "16", "num_layers": "1"}
 SORT = {"task": "sort", "trained_operands": 2, "tested_operands": 3}
 
 
-@pytest.mark.parametrize("name", ["rope", "mine.py:Mine"])
-def test_the_lines_with_random_weights(
-    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.chdir(tmp_path)
-    write(READS["a list"])
-    lines = {line.name: line for line in measure(Options(seconds=0, encodings=(parse(name),)))}
-    loop, one = lines[f"{name}, 4 digits: token by token"], lines[f"{name}, 4 digits: one pass"]
+@pytest.mark.parametrize(
+    "options",
+    [
+        Options(seconds=0, encodings=(parse("rope"),)),
+        Options(seconds=0, preset="mini-copy", settings=SIZES),
+        Options(seconds=0, preset="mini-sort", settings=SIZES),
+    ],
+    ids=["addition", "copy", "sort"],
+)
+def test_the_lines_with_random_weights(options: Options) -> None:
+    label = "rope, 4 digits"
+    lines = {line.name: line for line in measure(options)}
+    loop, one = lines[f"{label}: token by token"], lines[f"{label}: one pass"]
     assert one.value and one.limit == loop.value
     assert loop.note.startswith("random weights") and "exact answers on 100.0 %" in loop.note
     assert "12 rows, 3 a cell" in loop.note
-    assert lines[f"{name}, 4 digits: useful FLOPs"].ratio
+    assert lines[f"{label}: useful FLOPs"].ratio
 
 
-@pytest.mark.parametrize("preset", ["mini-copy", "mini-sort"])
-def test_other_tasks_have_the_same_lines(preset: str) -> None:
-    sizes = {"trained_digits": "2", "tested_digits": "4", "hidden_size": "16", "num_layers": "1"}
-    lines = list(measure(Options(seconds=0, preset=preset, settings=sizes)))
-    assert all(line.value for line in lines) and "answers on 100.0 %" in lines[0].note
+def test_an_encoding_of_a_users_file_is_measured(here: Path) -> None:
+    write(READS["a list"])
+    lines = list(measure(Options(seconds=0, encodings=(parse("mine.py:Mine"),))))
+    assert all(line.value for line in lines) and "on 100.0 %" in lines[0].note
 
 
 def test_a_run_is_scored_with_its_weights_and_left_as_it_was(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    here: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.chdir(tmp_path)
     write(READS["a list"])  # a table of the tested lengths
-    done("train", "--pe", "mine.py:Mine", "--no-score", *settings())
-    (run,) = (path.parent for path in tmp_path.rglob("run.json"))
-    before = contents(tmp_path)
+    train = ("train", "--pe", "mine.py:Mine", "--no-score", *settings())
+    folder = Run(Path(done(*train).out.strip()))
     decoders: list[Decoder] = []
     compare = stage._compare
 
@@ -69,15 +72,14 @@ def test_a_run_is_scored_with_its_weights_and_left_as_it_was(
         return compare(label, runner, *arguments)
 
     monkeypatch.setattr(stage, "_compare", keep)
-    lines = list(measure(Options(seconds=0, run=run, lengths=(3,))))
-    assert contents(tmp_path) == before
-    assert all(line.value for line in lines) and f"weights of {run}" in lines[0].note
-    folder = Run(run)
+    with untouched(here):
+        lines = list(measure(Options(seconds=0, run=folder.path, lengths=(3,))))
+    assert all(line.value for line in lines) and f"weights of {folder.path}" in lines[0].note
     weights = final_weights(folder, folder.record(), "cpu")
     assert all(torch.equal(tensor, weights[k]) for k, tensor in decoders[0].state_dict().items())
     with pytest.raises(Failure, match="--lengths 3 measures it"):
-        list(measure(Options(seconds=0, run=run, lengths=(9,))))
-    result = call("bench", "score", "--run", run, "--pe", "rope", "--quick")
+        list(measure(Options(seconds=0, run=folder.path, lengths=(9,))))
+    result = call("bench", "score", "--run", folder.path, "--pe", "rope", "--quick")
     assert result.code == 2 and "a run keeps its settings" in result.err
 
 

@@ -1,4 +1,4 @@
-"""The stage of training: what it counts, beside counts of its own."""
+"""The stage of training: what it counts, against counts by the test."""
 
 import pytest
 import torch
@@ -57,7 +57,7 @@ def test_real_tokens_flops_and_padding() -> None:
 
 @pytest.mark.slow
 @pytest.mark.filterwarnings("ignore:The .grad attribute of a Tensor")
-def test_all_are_compiled_beside_each_other(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_all_are_compiled_together(monkeypatch: pytest.MonkeyPatch) -> None:
     """None of them forgets the others' graphs, or has too few: a step makes none any more."""
     monkeypatch.setattr(
         compiling, "CPU_OPTIONS", CPU_OPTIONS | {"backend": "eager", "options": None}

@@ -132,6 +132,15 @@ def test_means_intervals_and_ranks(root: Path) -> None:
     assert np.mean(ranks["nope"]) == np.mean(ranks["rope"]) > np.mean(ranks["t5"]) == 1
 
 
+def test_half_of_the_tasks_are_enough_to_be_ranked_first(root: Path) -> None:
+    (task,) = next(
+        line.ranks for line in across_tasks(Selection(root)).lines if line.encoding == "t5"
+    )
+    other = next(each for each in TASKS if each != task)
+    lines = across_tasks(Selection(root, "t5,fire,rope"), f"{task},{other}").lines
+    assert (lines[0].encoding, [*lines[0].ranks]) == ("t5", [task]) and len(lines[1].ranks) == 2
+
+
 def test_the_heatmap_has_the_table_s_means(root: Path) -> None:
     means, table = by_hand(root), across_tasks(Selection(root))
     figure = compose(table)

@@ -85,8 +85,8 @@ def test_the_command(here: Path) -> None:
     assert text.startswith("@software{tapearith,") and text.count("@") == 1 + 4
     assert "% rand-fire, fire\n@inproceedings{li2023functional" in text
     (here / "mine.py").write_text(
-        '"""Mine."""\n\nfrom tape_arith.models.encoding import PositionalEncoding\n\n\n'
-        'class Mine(PositionalEncoding):\n    """Mine."""\n\n'
+        "from tape_arith.models.encoding import PositionalEncoding\n\n\n"
+        "class Mine(PositionalEncoding):\n"
         '    paper = "Somebody et al. 2026, arXiv 2601.99999"\n'
     )
     text = done("list", "--cite", "mine.py:Mine").out

@@ -58,7 +58,7 @@ def test_only_needed_files_are_taken_and_those_of_the_users_go_along(tmp_path: P
     ("imports", "message"),
     [
         ("import numpy", "imports numpy"),
-        ("from . import beside", r"imports \."),
+        ("from . import neighbour", r"imports \."),
         ("import tape_arith.models.norm", "imports tape_arith.models.norm"),
         ("from tape_arith.arith.registry.names import parse", "imports tape_arith.arith.registry"),
     ],

@@ -126,7 +126,7 @@ def test_the_legend_names_the_signs_that_are_there(figure: Figure) -> None:
     assert signs(compose(board(Section("Task-agnostic", "", [row("rope", [0.1])])))) == {alone}
 
 
-def test_a_width_and_labels_of_one_s_own(three: Board) -> None:
+def test_a_given_width_and_labels(three: Board) -> None:
     labels = {row.panel.name: f"Ours, {row.panel.name} with all its options" for row in three.rows}
     figure = compose(replace(three, labels=labels), width=5.5, caption=False)
     assert_texts_are_apart(figure)

@@ -9,7 +9,6 @@ from pathlib import Path
 import pytest
 
 from tests.helpers.documents import edit
-from tests.helpers.pages import HOSTILE, Page
 from tests.helpers.tiny_runs import call, done, settings
 
 RUN = Path("runs/mini/rope/seed-0")
@@ -40,7 +39,7 @@ def assert_not_sprung(*commands: tuple[object, ...]) -> None:
         assert "Traceback" not in result.err, result.err
 
 
-def test_a_file_of_one_s_own_runs_where_it_is_named(world: Path) -> None:
+def test_a_user_s_file_runs_where_it_is_named(world: Path) -> None:
     """The control: the trap does spring."""
     Path("mine.py").write_text(TRAP)
     done("train", "--pe", "mine.py:Mine", "--no-score", *settings())
@@ -74,20 +73,6 @@ def test_a_run_brings_no_task(world: Path) -> None:
         ("curves", "--compare", "rope"),
     )
     assert "a guess is right in 50" in call("leaderboard").out
-
-
-def test_hostile_names_stay_text_in_the_report(world: Path) -> None:
-    for name, changes in {
-        "environment.json": {"commit": HOSTILE},
-        "grid.json": {"encoding": HOSTILE, "preset": "mini"},
-        "run.json": {"version": HOSTILE},
-    }.items():
-        edit(RUN / name, **changes)
-    done("report")
-    text = Path("runs/mini/report.html").read_text()
-    tags = [tag for tag, _ in Page(text).elements]
-    assert tags.count("script") == 2 and "img" not in tags and "<img" not in text
-    assert any(HOSTILE in piece for piece in Page(text).texts)
 
 
 def test_no_escape_reaches_the_terminal(world: Path) -> None:

@@ -1,10 +1,9 @@
 """A disk that refuses any one write: one line and exit code 1, nothing half-written, no file lost,
-and the same command goes on when there is room."""
+and the same command continues when there is room."""
 
 import errno
 import shutil
 import subprocess
-from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -44,30 +43,22 @@ def saved_often(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Trainer, "log_every", 1)
 
 
-def without_runs(folder: Path) -> None:
-    shutil.rmtree(folder / "runs")
-
-
-def with_runs(folder: Path) -> None:
-    """Keep the scored run."""
-
-
 @dataclass(frozen=True)
 class Command:
-    """A command, what it begins with, and what it moves away before it writes it anew."""
+    """A command, whether it needs the scored run, and what it moves away and writes anew."""
 
     argv: tuple[object, ...]
-    prepare: Callable[[Path], None] = with_runs
+    needs_run: bool = True
     moves: str = ""
 
 
 COMMANDS = {
-    "generate": Command(("generate", *settings(), "--workers", 1, "--out", "d"), without_runs),
-    "text": Command(("generate", *settings(), "--format", "text", "--out", "d.txt"), without_runs),
-    "train": Command(("train", "--pe", "rope", *settings()), without_runs),
+    "generate": Command(("generate", *settings(), "--workers", 1, "--out", "d"), False),
+    "text": Command(("generate", *settings(), "--format", "text", "--out", "d.txt"), False),
+    "train": Command(("train", "--pe", "rope", *settings()), False),
     "extend": Command(("train", RUN, "--steps", 8), moves=f"{RUN}/grid.json"),
     "score": Command(("score", RUN, "--with", "yarn")),
-    "sweep": Command(("sweep", "mine.toml"), without_runs),
+    "sweep": Command(("sweep", "mine.toml"), False),
     "export": Command(("export", RUN, "--out", "exported", "--fresh")),
     "heatmap": Command(("heatmap", "--compare", "rope", "--out", "f.png")),
     "leaderboard": Command(("leaderboard", "--out", "b.md")),
@@ -85,7 +76,8 @@ def test_one_write_is_refused(
         """The names of the files that the command begins with, and must keep."""
         shutil.rmtree(folder, ignore_errors=True)
         shutil.copytree(scored, folder)
-        command.prepare(folder)
+        if not command.needs_run:
+            shutil.rmtree(folder / "runs")
         monkeypatch.chdir(folder)
         return results(folder).keys() - {command.moves}
 
@@ -117,7 +109,7 @@ def test_one_write_is_refused(
 
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="has no device that is always full")
 def test_no_room_for_messages(tmp_path: Path) -> None:
-    """A training that cannot print ends with exit code 1 and goes on where it can."""
+    """A training that cannot print ends with exit code 1 and continues where it can."""
     argv = [*COMMAND_LINE, "train", "--pe", "rope", *settings()]
     with open("/dev/full", "wb") as full:
         ended = subprocess.run(argv, cwd=tmp_path, stdout=full, stderr=full)

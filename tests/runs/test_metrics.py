@@ -9,12 +9,13 @@ from pathlib import Path
 from types import ModuleType
 
 import pytest
+from torch import Tensor
 
 from tape_arith.arith.runs import metrics
 from tape_arith.arith.runs.metrics import last_evaluations
 from tape_arith.arith.runs.run import Run
 from tape_arith.arith.training.trainer import Trainer
-from tests.helpers.small_training import assert_same_bits, final_weights, untimed
+from tests.helpers.small_training import assert_same_bits, final_weights, small, trainer, untimed
 from tests.helpers.tiny_runs import done, refused, settings
 
 STEPS = [2, 4, 6, 8]
@@ -175,3 +176,20 @@ def test_wandb_keeps_it_offline(
     content = file.read_bytes()
     for line in run.metrics():
         assert json.dumps(line["loss"]).encode() in content
+
+
+def test_a_line_has_the_mean_loss_of_its_steps() -> None:
+    made = trainer(small(steps=8))
+    made.log_every = 4
+    losses: list[float] = []
+    step = made.train_step
+
+    def taken() -> tuple[Tensor, Tensor]:
+        loss, norm = step()
+        losses.append(float(loss))
+        return loss, norm
+
+    made.train_step = taken  # type: ignore[method-assign]
+    lines = [line for line in (made.advance() for _ in range(8)) if line]
+    means = [sum(losses[:4]) / 4, sum(losses[4:]) / 4]
+    assert [line["loss"] for line in lines] == pytest.approx(means) and losses[3] != means[0]

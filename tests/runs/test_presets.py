@@ -153,3 +153,16 @@ def test_variants_of_the_decoder_reach_grids_and_captions(here: Path) -> None:
     )
     done("study", "attention", file.parent, "--problems", 3, "--problem", "12+34", "--layer", 2)
     assert words == "mini with norm=deepnorm, input_injection=True"
+
+
+def test_grids_are_of_the_evaluation_seed_and_trainings_of_their_own() -> None:
+    config = load_preset("mini").with_settings({"evaluation_seed": 3})
+    assert config.evaluation_bucket().seed == 3 and config.bucket(5).seed == 5
+    hashes = {
+        config.evaluation_bucket().sha256(100),
+        load_preset("mini").evaluation_bucket().sha256(100),
+    }
+    assert len(hashes) == 2
+    # The hash of a recipe leaves out what changes no result: `groups`, and `steps` by design.
+    assert config.with_settings({"groups": 2, "steps": 7}).sha256 == config.sha256
+    assert config.with_settings({"clip": 1.0}).sha256 != config.sha256

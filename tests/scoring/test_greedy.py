@@ -88,3 +88,16 @@ def test_final_answers_count_whatever_the_steps_are(monkeypatch: pytest.MonkeyPa
         wrong = sum(number % 6 in (1, 2) for number in range(count))
         assert shares[f"final_answers_{region}_distribution"] == pytest.approx(1 - wrong / count)
         assert shares[f"final_answers_{region}_distribution_of"] == count
+    monkeypatch.setattr(greedy, "FINAL_ANSWERS", 2)  # of each region the first two, both changed
+    monkeypatch.setattr(greedy, "greedy_answers", lambda runner, problems, keys: seen(problems))
+    firsts: list[bytes] = []
+
+    def seen(problems: Problems) -> list[list[int]]:
+        firsts.extend(row.tobytes() for row in np.split(problems.tokens, problems.starts[1:]))
+        return [[] for _ in problems.starts]
+
+    final_answer_shares(runner, bucket, axes, 120)
+    longer = (lengths > np.array([2, 2])).any(axis=1)
+    chosen = [*np.flatnonzero(~longer)[:2], *np.flatnonzero(longer)[:2]]
+    wanted = [bucket.problems(int(i), int(i) + 1).tokens.tobytes() for i in chosen]
+    assert firsts == wanted

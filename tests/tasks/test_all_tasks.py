@@ -14,6 +14,7 @@ from scipy import stats
 from tape_arith.arith.data.bucket import Bucket
 from tape_arith.arith.errors import UsageError
 from tape_arith.arith.registry.locate import declarations, known_names
+from tape_arith.arith.runs.preset import load_preset
 from tape_arith.arith.tasks.addition import Addition
 from tape_arith.arith.tasks.families import tokens
 from tape_arith.arith.tasks.families.numbers import Digits
@@ -511,3 +512,21 @@ def test_digits_beyond_a_number_are_refused() -> None:
 def test_problems_too_long_to_store_are_refused() -> None:
     with pytest.raises(UsageError, match=r"271,502 tokens.* give lengths with 65,535 at most"):
         bucket("multiplication:scratchpad=true", 300)
+
+
+@pytest.mark.parametrize("name", known_names("task"))
+def test_chance_is_the_share_of_the_commonest_answer_at_any_length(name: str) -> None:
+    """Zero where no guess is right at long lengths."""
+    task = load_task(name)
+    bucket = load_preset("mini" if name == "addition" else f"mini-{name}").evaluation_bucket()
+    problems = bucket.problems(0, 4000)
+    lengths = problems.axis_lengths.max(axis=1)
+    counts = Counter(
+        problems.tokens[start + prompt : start + length].tobytes()
+        for start, prompt, length, longest in zip(
+            problems.starts, problems.prompt_lengths, problems.lengths, lengths, strict=True
+        )
+        if longest > lengths.max() / 2
+    )
+    share = max(counts.values()) / counts.total()
+    assert share == pytest.approx(task.chance, abs=0.03)

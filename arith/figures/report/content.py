@@ -39,7 +39,7 @@ def content(report: Report) -> dict[str, Any]:
     panels, first = report.panels, report.panels[0]
     regions = _PARTS[len(first.axes)]
     parts = [region_mask(region, first.axes) for region in regions]
-    # By choice, the panels that have something to show in it, by their place.
+    # For each choice, the panels with something to show, by their place.
     chosen: dict[str, dict[int, Panel]] = {"mean": dict(enumerate(panels))}
     for seed in report.seeds:
         having = {n: panel for n, panel in enumerate(panels) if seed in panel.seeds}
@@ -60,8 +60,8 @@ def content(report: Report) -> dict[str, Any]:
         "trained_digits": first.first.trained_digits,
         "longest": longest_words(first.axes),
         "choices": list(chosen),
-        "colours": colours(style.COLOURS),
-        "differences": colours(difference_colours()),
+        "colours": _colours(style.COLOURS),
+        "differences": _colours(difference_colours()),
         "grey": style.PALE,
         "regions": {
             "words": [REGION_WORDS[region] for region in regions],
@@ -85,16 +85,14 @@ def _cells(panel: Panel) -> dict[str, Any]:
         "exact": panel.exact.ravel().tolist(),
         "total": panel.problems_a_cell,
         "lines": [captions.mean_line(panel, region) for region in captions.MEANS],
-        **_bands(panel),
+        **(_bands(panel) if len(panel.axes) == 1 else {}),
         "last": captions.seeds_line(panel),
         "mark": panel.convergence,
     }
 
 
 def _bands(panel: Panel) -> dict[str, list[float]]:
-    """Return the ends of the interval at each length, for grids of one axis."""
-    if len(panel.axes) > 1:
-        return {}
+    """Return the ends of the interval at each length of a grid of one axis."""
     low, high = panel.cell_intervals()
     return {"low": list(map(_rounded, low)), "high": list(map(_rounded, high))}
 
@@ -119,8 +117,8 @@ def _pairs(panels: Mapping[int, Panel]) -> dict[str, dict[str, Any]]:
         pairs[f"{i} {j}"] = {
             "limit": difference_limit(100 * (cells[i] - cells[j])),
             "cells": base64.b64encode(np.packbits(differs).tobytes()).decode(),
-            "words": f"{differs.sum()} of {differs.size} {cell(one.axes)}s differ "
-            "significantly, these runs only",
+            "words": f"{differs.sum()} of {differs.size} {cell(one.axes)}s differ significantly, "
+            "these runs only",
             "points": [
                 None if a is None or b is None else round(100 * (a - b), 6) for a, b in means
             ],
@@ -128,7 +126,7 @@ def _pairs(panels: Mapping[int, Panel]) -> dict[str, dict[str, Any]]:
     return pairs
 
 
-def colours(colormap: mpl.colors.Colormap) -> str:
+def _colours(colormap: mpl.colors.Colormap) -> str:
     """Return 256 colours of a colour map of the figures, as six hexadecimal digits each."""
     return "".join(mpl.colors.to_hex(colour)[1:] for colour in colormap(np.linspace(0, 1, 256)))
 

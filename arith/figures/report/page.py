@@ -101,32 +101,18 @@ def _words(axes: Axes) -> dict[str, str]:
 
 
 def _plot(axes: Axes) -> dict[str, Any]:
-    """Return labels, tick marks and the trained part of a plot; places are 0..1."""
-    counts = [len(axis.lengths) for axis in axes]
-    marks = [
-        [
-            (length, (length - axis.shortest + 0.5) / count)
-            for length in ticks(axis.tested, axis.shortest)
-        ]
-        for axis, count in zip(axes, counts, strict=True)
-    ]
-    labels = [
-        f"{operand(axis)}, {unit(axis)}" if operand(axis) else axis_label(axis) for axis in axes
-    ]
-    trained = [
-        (axis.trained - axis.shortest + 1) / count for axis, count in zip(axes, counts, strict=True)
-    ]
+    """Return tick marks, labels and the trained part of a plot, and its cells; places are 0..1."""
+    sides: list[tuple[Any, ...]] = []
     if len(axes) == 1:
-        marks.insert(0, [(percent, percent / 100) for percent in (0, 25, 50, 75, 100)])
-        labels.insert(0, "exact match, %")
-        trained.insert(0, 1.0)
-        counts.insert(0, 1)
-    return {
-        "marks": marks,
-        "labels": labels,
-        "trained": trained,
-        "cells": [1 / count for count in counts],
-    }
+        shares = [(percent, percent / 100) for percent in (0, 25, 50, 75, 100)]
+        sides.append((shares, "exact match, %", 1.0, 1.0))
+    for axis in axes:
+        count, lengths = len(axis.lengths), ticks(axis.tested, axis.shortest)
+        marks = [(length, (length - axis.shortest + 0.5) / count) for length in lengths]
+        label = f"{operand(axis)}, {unit(axis)}" if operand(axis) else axis_label(axis)
+        sides.append((marks, label, (axis.trained - axis.shortest + 1) / count, 1 / count))
+    keys = ("marks", "labels", "trained", "cells")
+    return dict(zip(keys, zip(*sides, strict=True), strict=True))
 
 
 def _hash(text: str) -> str:
