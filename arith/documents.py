@@ -21,7 +21,6 @@ from tape_arith.arith.files import parse_json, read_text, write_text
 MOST_INTEGER = 2**63 - 1
 SCHEMA = 2
 """The format version of all documents and checkpoints."""
-_MOST_MESSAGE = 1_000
 
 
 def _printable(text: str) -> str:
@@ -137,7 +136,7 @@ def validated(content: object, model: type[_Model], strict: bool | None = None) 
     except RecursionError:
         raise InvalidValue("nested too deep") from None
     except ValidationError as error:
-        raise InvalidValue(_sentence(error, model)[:_MOST_MESSAGE]) from None
+        raise InvalidValue(_sentence(error, model)) from None
     return result
 
 
