@@ -83,7 +83,10 @@ def leave(stopper: Stopper) -> None:
 
 
 def conclude(outcome: "Outcome", stopper: Stopper) -> None:
-    """Exit with the code of an outcome, unless all is done."""
+    """Name the failed jobs, and exit with the code of an outcome, unless all is done."""
+    from tape_arith.arith.sweeps.run_jobs import say_failures
+
+    say_failures(outcome)
     if outcome.left:
         leave(stopper)
     if outcome.exit_code:

@@ -16,7 +16,7 @@ from tape_arith.arith.compare.sweep_table import FORMATS, SweptRow, in_order
 from tape_arith.arith.data.bucket import EVALUATION
 from tape_arith.arith.data.dataset import FILE
 from tape_arith.arith.decoders.build import check_trainable
-from tape_arith.arith.errors import UsageError
+from tape_arith.arith.errors import Failure, UsageError
 from tape_arith.arith.figures import heatmap, style
 from tape_arith.arith.figures.ablations import compose as compose_ablations
 from tape_arith.arith.files import slug, write_text
@@ -71,8 +71,9 @@ def run_requests(
     )
     try:
         figure = draw_comparison(requests)
-    finally:  # names failed jobs even if the figure cannot be drawn
+    except (Failure, UsageError):
         say_failures(outcome)
+        raise
     return replace(outcome, files=[] if figure is None else [figure])
 
 
@@ -118,8 +119,9 @@ class PlannedSweep:
             outcome = run_jobs(self.jobs, engine, stopper, failed)
         try:
             tables = write_tables(self.sweep, self.out)
-        finally:
+        except (Failure, UsageError):
             say_failures(outcome)
+            raise
         return replace(outcome, files=tables)
 
 
