@@ -3,6 +3,7 @@
 import ast
 import io
 import json
+import re
 import signal
 import threading
 import time
@@ -18,6 +19,7 @@ import torch
 
 import tape_arith
 from tape_arith import Grid, Run
+from tape_arith.arith import api
 from tape_arith.models.sequences import Sequences
 from tests.helpers.tiny_runs import SETTINGS, contents, done, settings
 
@@ -149,3 +151,13 @@ def test_the_cells_of_the_notebook_run(here: Path) -> None:
     assert kinds == ["Run", "DataFrame", "Answer", "Axes", "DataFrame", "DataFrame", "Page"]
     means = shown[4][False]
     assert means["rope"] == pytest.approx(0.022, abs=0.002)  # as results/mini/leaderboard.md
+
+
+@pytest.mark.slow
+def test_the_examples_of_the_api_run(here: Path) -> None:
+    (here / "results").symlink_to(RESULTS)
+    names: dict[str, Any] = {}
+    lines = re.findall(r"^    (?=\S)(.*)$", str(api.__doc__), re.MULTILINE)
+    for line in lines:
+        exec(line, names)  # noqa: S102 (our own lines)
+    assert len(lines) > 5 and names["run"].state().scored

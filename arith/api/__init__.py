@@ -5,9 +5,9 @@
     run = tape_arith.train("rope", preset="mini", steps=60)
     run.score().to_frame()                             # one row per cell
     run.answer("123+45")                               # each digit with its probability
-    tape_arith.load_grids("results/mini")              # the cells of every scored run
-    tape_arith.heatmap("rope,fire", runs="results/mini")
-    tape_arith.leaderboard("results/mini")
+    tape_arith.load_grids("results", preset="mini")    # the cells of every scored run
+    tape_arith.heatmap("rope,fire", runs="results", preset="mini")
+    tape_arith.leaderboard("results", preset="mini")
 
 runs.py         generate, train and score; many runs at once
 comparisons.py  compare grids in frames, figures and a page; study trained runs

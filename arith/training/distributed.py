@@ -6,6 +6,7 @@ the groups into which a batch is cut. Only numbers and JSON are sent, never a pi
 """
 
 import os
+import re
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -18,7 +19,7 @@ import torch.distributed as dist
 from numpy.typing import NDArray
 from torch import Tensor
 
-from tape_arith.arith.errors import Failure
+from tape_arith.arith.errors import Failure, UsageError
 from tape_arith.arith.tasks.task import Problems, take
 
 _TORCHRUN_VARIABLES = ("RANK", "WORLD_SIZE", "LOCAL_RANK", "MASTER_ADDR", "MASTER_PORT")
@@ -104,11 +105,15 @@ def process_group() -> Iterator[ProcessGroup]:
 
     Raises Failure if the processes cannot reach each other.
     """
-    if int(os.environ.get("WORLD_SIZE", "1")) < 2 or any(
-        v not in os.environ for v in _TORCHRUN_VARIABLES
-    ):
+    given = {name: os.environ.get(name, "").strip() for name in _TORCHRUN_VARIABLES}
+    if not all(given.values()) or given["WORLD_SIZE"] == "1":  # of something else, or alone
         yield SINGLE
         return
+    for name in ("RANK", "WORLD_SIZE", "LOCAL_RANK", "MASTER_PORT"):
+        if re.fullmatch(r"[0-9]{1,9}", given[name]) is None:
+            raise UsageError(
+                f"{name}={given[name]} is no number: start processes by torchrun, or unset {name}"
+            )
     device = "cpu"
     if torch.cuda.is_available():
         device = f"cuda:{int(os.environ['LOCAL_RANK']) % torch.cuda.device_count()}"

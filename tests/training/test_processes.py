@@ -13,6 +13,7 @@ import torch
 
 from tape_arith.arith.data.bucket import Bucket
 from tape_arith.arith.decoders.build import decoder_for
+from tape_arith.arith.errors import UsageError
 from tape_arith.arith.registry.names import parse
 from tape_arith.arith.runs.run import Run
 from tape_arith.arith.tasks.task import take
@@ -95,9 +96,14 @@ def test_rows_are_dealt_out_in_turn() -> None:
 def test_nobody_joins_unasked(monkeypatch: pytest.MonkeyPatch) -> None:
     with process_group() as among:
         assert among is SINGLE
-    monkeypatch.setenv("WORLD_SIZE", "8")  # of something else: no rank, nowhere to meet
-    with process_group() as among:
-        assert among is SINGLE
+    for size in ("8", "", " "):  # of something else: no rank, nowhere to meet
+        monkeypatch.setenv("WORLD_SIZE", size)
+        with process_group() as among:
+            assert among is SINGLE
+    for name in ("RANK", "LOCAL_RANK", "MASTER_ADDR", "MASTER_PORT", "WORLD_SIZE"):
+        monkeypatch.setenv(name, "two")
+    with pytest.raises(UsageError, match="RANK=two"), process_group():
+        pass
 
 
 @pytest.mark.slow
