@@ -79,6 +79,17 @@ def test_an_estimate_shares_the_cores_out_as_the_slots_do(
     assert alone > 1
 
 
+def test_a_dry_run_counts_only_what_is_left(swept: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(estimate, "seconds_per_flop", lambda *_: 1e-6)
+    file = sweep_file("tape,tape:width=4,rope,nope")  # all done but nope
+    content = json.loads(done("sweep", file, "--dry-run", "--json").out)
+    waiting = [job for job in content["jobs"] if "/nope/" in job["id"]]
+    assert [job["state"] for job in waiting] == ["to do"] * 2 and content["left"]["jobs"] == 2
+    for key in ("tokens", "flops"):
+        assert content["left"][key] == sum(job[key] for job in waiting)
+        assert content["left"][key] < sum(job[key] for job in content["jobs"])
+
+
 def test_a_dry_run_writes_nothing(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     file = sweep_file("rope,tape+yarn,tape", "[0, 1]", num_layers=2)
     with untouched(here):
