@@ -14,18 +14,20 @@ from matplotlib.patches import Rectangle
 from scipy import stats
 
 import tape_arith
-from tape_arith.arith.compare.across_tasks import across_tasks
+from tape_arith.arith.compare.across_tasks import _ranks, across_tasks
+from tape_arith.arith.compare.leaderboard import sort_panels
 from tape_arith.arith.compare.selection import Selection
 from tape_arith.arith.figures.across_tasks import compose
 from tape_arith.arith.files import slug
 from tape_arith.arith.grids.axes import region_mask, scored_axes
 from tape_arith.arith.grids.facts import Evaluation
 from tape_arith.arith.grids.grid import Grid
+from tape_arith.arith.grids.panel import Panel
 from tape_arith.arith.runs.preset import load_preset
 from tape_arith.arith.runs.record import RunRecord
 from tape_arith.arith.runs.run import Run
 from tests.helpers.figures import assert_nothing_is_cut_off
-from tests.helpers.made_grids import interrupt
+from tests.helpers.made_grids import flat, interrupt
 from tests.helpers.tiny_runs import done, refused
 
 PRESETS = ("mini", "mini-copy", "mini-sort")
@@ -130,6 +132,18 @@ def test_means_intervals_and_ranks(root: Path) -> None:
     order = ["fire", "alibi", "nope", "rope", "t5", "abacus", "gone:b_f=3"]
     assert list(dict.fromkeys(table.encoding)) == order
     assert np.mean(ranks["nope"]) == np.mean(ranks["rope"]) > np.mean(ranks["t5"]) == 1
+
+
+def test_what_ranks_is_the_mean_out_of_distribution() -> None:
+    """Not that over all cells, where a better fit of the trained lengths would count too."""
+    further = flat("fire", inside=99, outside=20)
+    further.exact[7, 7] = 21
+    panels = {"rope": Panel.of([flat("rope")]), "fire": Panel.of([further])}
+    means = {name: panel.mean("all_cells") or 0.0 for name, panel in panels.items()}
+    assert means["rope"] > means["fire"]
+    assert [panel.name for panel in sort_panels(list(panels.values()))] == ["fire", "rope"]
+    ranks = _ranks({name: {"addition": panel} for name, panel in panels.items()})
+    assert ranks == {"fire": {"addition": 1}, "rope": {"addition": 2}}
 
 
 def test_half_of_the_tasks_are_enough_to_be_ranked_first(root: Path) -> None:

@@ -71,7 +71,8 @@ class TestInterval:
         alone = Panel.of(seeds[:1]).interval("all_cells")
         assert alone is not None and alone.of == "this run only"
         whole = [filled([[100]], trained=1, seed=seed) for seed in range(2)]
-        for grids in (whole, whole[:1], [blank()]):
+        in_part = [*seeds[:2], blank(size=2, trained=1, seed=2)]  # a seed that is not scored
+        for grids in (whole, whole[:1], [blank()], in_part):
             assert Panel.of(grids).interval("out_of_distribution") is None
 
 

@@ -182,3 +182,4 @@ def test_false_discovery_against_scipy() -> None:
     for rate in (0.2, 0.05, 0.01):
         oracle = stats.false_discovery_control(p.ravel()).reshape(p.shape) <= rate
         assert np.array_equal(false_discovery(p, rate), oracle) and 0 < oracle.sum() < 400
+        assert np.array_equal(false_discovery(p), oracle) == (rate == 0.05)
