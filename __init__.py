@@ -16,13 +16,15 @@ if TYPE_CHECKING:
         study,
         tasks,
     )
-    from tape_arith.arith.api.runs import Run, find_runs, generate, plan_sweep, run, train
+    from tape_arith.arith.api.run import Run, find_run, find_runs
+    from tape_arith.arith.api.runs import generate, plan_sweep, run, train
     from tape_arith.arith.errors import Failure, UsageError
     from tape_arith.arith.grids.grid import Grid
     from tape_arith.arith.runs.options import Compute, TrainOptions
 
 _MODULES = {
-    "api.runs": "Run find_runs generate plan_sweep run train",
+    "api.run": "Run find_run find_runs",
+    "api.runs": "generate plan_sweep run train",
     "api.comparisons": "curves heatmap leaderboard load_grids report study tasks",
     "errors": "Failure UsageError",
     "grids.grid": "Grid",
@@ -37,6 +39,7 @@ __all__ = [
     "TrainOptions",
     "UsageError",
     "curves",
+    "find_run",
     "find_runs",
     "generate",
     "heatmap",

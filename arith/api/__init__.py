@@ -9,7 +9,9 @@
     tape_arith.heatmap("rope,fire", runs="results", preset="mini")
     tape_arith.leaderboard("results", preset="mini")
 
-runs.py         generate, train and score; many runs at once
+run.py          a run: train, score, ask and export it; find runs
+runs.py         generate problems; train one encoding or many
+processes.py    how work stops in good order, and which process trains
 comparisons.py  compare grids in frames, figures and a page; study trained runs
 
 A finished run is not trained again, and an interrupted run continues. A request that makes no sense

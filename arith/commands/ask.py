@@ -30,7 +30,7 @@ def command(
     as_json: option.AsJson = False,
 ) -> None:
     """Answer a problem greedily: each token with its probability, and whether it is right."""
-    from tape_arith.arith.api.runs import find_run
+    from tape_arith.arith.api.run import find_run
 
     use_threads(threads)
     trained, added = find_run(run, runs=runs, preset=preset, seed=seed)

@@ -19,6 +19,6 @@ def command(
     fresh: option.Fresh = False,
 ) -> None:
     """Write a trained run as a model for transformers; prints the folder."""
-    from tape_arith.arith.api.runs import Run
+    from tape_arith.arith.api.run import Run
 
     print(Run(run).export(out, with_, fresh))

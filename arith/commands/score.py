@@ -23,7 +23,7 @@ def command(
     fresh: option.Fresh = False,
 ) -> None:
     """Score a run on its grid of lengths, by one teacher-forced pass."""
-    from tape_arith.arith.api.runs import Run
+    from tape_arith.arith.api.run import Run
     from tape_arith.arith.grids.evaluation_set import EvaluationSet
 
     stopper, compute = stopper_for(time_limit, threads), Compute(backend, compiled)

@@ -81,7 +81,8 @@ def command(
     _check(run, pe, steps, only_positional, recipe, elsewhere)
     options = train_options(backend, compiled, no_curves, track, data, on_nonfinite)
     stopper = stopper_for(time_limit, threads)
-    from tape_arith.arith.api.runs import Run, train
+    from tape_arith.arith.api.run import Run
+    from tape_arith.arith.api.runs import train
 
     with stopper.handling_signals():
         if run is not None:

@@ -140,7 +140,7 @@ def draw_panels(
     labels: Mapping[str, str] | None = None,
     **looks: Any,
 ) -> Figure:
-    """Draw panels with their labels; `in_order` says that they stand in that of `sort_panels`."""
+    """Draw panels with their labels; `in_order` says that they are in that of `sort_panels`."""
     names = panel_labels(panels, labels)
     order = describe_order(panels, names) if in_order else ""
     return compose(panels, order=order, labels=names, **looks)

@@ -5,6 +5,7 @@ if it is done. Only the files of its run decide whether it is done, whichever pr
 them. Never imports torch.
 """
 
+from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
@@ -45,7 +46,7 @@ class Progress:
 
 
 @dataclass(frozen=True)
-class Job:
+class Job(ABC):
     """One call of a command for a run. A subclass is a kind of job."""
 
     kind: ClassVar[str]
@@ -61,13 +62,13 @@ class Job:
         return self.request.run.path
 
     @property
+    @abstractmethod
     def argv(self) -> list[str]:
         """The command line after `tape-arith`."""
-        raise NotImplementedError
 
+    @abstractmethod
     def progress(self) -> Progress:
         """Read from files how far the job is. Raises Failure if a file is corrupt."""
-        raise NotImplementedError
 
     def done(self) -> bool:
         """Return whether the files say that the job is done."""
@@ -75,19 +76,19 @@ class Job:
             return self.progress().done
         return False
 
+    @abstractmethod
     def cost(self) -> tuple[int, float]:
         """Count the tokens that the whole job reads and its useful FLOPs.
 
         Raises Failure if a user's encoding cannot list its matrix products.
         """
-        raise NotImplementedError
 
+    @abstractmethod
     def perform(self, stopper: Stopper) -> bool:
         """Do the job in this process, as its command would; return whether it is complete.
 
         Raises UsageError and Failure where the command does.
         """
-        raise NotImplementedError
 
     @property
     def _config_options(self) -> list[str]:

@@ -224,7 +224,7 @@ class Session:
                 checkpoints.keep()
 
     def _check_weights_are_here(self) -> None:
-        """Raise UsageError or Failure if the run has begun and its weights are missing."""
+        """Raise UsageError or Failure if the run has started and its weights are missing."""
         run, origin = self.run, self.record.init_from
         if run.state().lacks_weights:
             raise UsageError(why_no_weights(run))
@@ -244,9 +244,9 @@ class Session:
     def _compute(self) -> Compute:
         """Return how to compute, with the choice whether a CPU compiles blocks.
 
-        A run that has begun continues as it began, so that its bits stay the same; a new run does
-        what its preset asks for. A user's encoding is compiled on request only, because torch may
-        fail to trace it.
+        A run that has started continues as it started, so that its bits stay the same; a new run
+        does what its preset asks for. A user's encoding is compiled on request only, because torch
+        may fail to trace it.
         """
         compute, record, run = self.options.compute, self.record, self.run
         if compute.compiled is not None or detect().device != "cpu" or self.processes.size > 1:

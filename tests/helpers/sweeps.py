@@ -9,7 +9,8 @@ from tape_arith.arith.registry.names import parse
 from tape_arith.arith.runs.options import TrainOptions
 from tape_arith.arith.runs.preset import load_preset
 from tape_arith.arith.runs.request import Request
-from tape_arith.arith.sweeps.jobs import Job, plan
+from tape_arith.arith.stopping import Stopper
+from tape_arith.arith.sweeps.jobs import Job, Progress, plan
 from tests.helpers.tiny_runs import SETTINGS, Result, contents
 
 
@@ -53,8 +54,15 @@ class MarkedJob(Job):
     def mark(self) -> Path:
         return Path("marks", self.id.replace("/", "-"))
 
-    def done(self) -> bool:
-        return self.mark.exists()
+    def progress(self) -> Progress:
+        return Progress(self.mark.exists())
+
+    def cost(self) -> tuple[int, float]:
+        return 0, 0.0
+
+    def perform(self, stopper: Stopper) -> bool:
+        self.finish()
+        return True
 
     def finish(self) -> None:
         self.mark.parent.mkdir(exist_ok=True)

@@ -1,0 +1,56 @@
+"""Set this process up to compute, and let work stop in good order."""
+
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from threading import current_thread, main_thread
+from typing import TYPE_CHECKING
+
+from tape_arith.arith.errors import EXIT_DONE, EXIT_FAILED
+from tape_arith.arith.runs.options import TrainOptions
+from tape_arith.arith.stopping import Stopper
+
+if TYPE_CHECKING:
+    from tape_arith.arith.training.distributed import ProcessGroup
+
+
+def configure() -> None:
+    """Set this process up to compute, unless a command did so with its own number of threads."""
+    from tape_arith.models.hardware import configure_process
+
+    configure_process()
+
+
+@contextmanager
+def first_process(options: TrainOptions, stop: Stopper) -> Iterator["ProcessGroup"]:
+    """Yield the processes of `torchrun` to the first one, which trains, prints and returns.
+
+    The others train along and exit.
+    """
+    from tape_arith.arith.training.distributed import process_group
+    from tape_arith.arith.training.session import train_as_worker
+
+    with process_group() as processes:
+        if processes.first:
+            yield processes
+        else:
+            done = train_as_worker(processes, options, should_stop=stop)
+            sys.exit(EXIT_DONE if done else EXIT_FAILED)
+
+
+@contextmanager
+def stopping(given: Stopper | None) -> Iterator[Stopper]:
+    """Let Ctrl-C or a notebook's stop button save and end the work after the current step.
+
+    A command's stopper handles signals already.
+    """
+    stopper = given or Stopper()
+    if (
+        given is not None or current_thread() is not main_thread()
+    ):  # only the main thread gets signals
+        yield stopper
+        return
+    with stopper.handling_signals():
+        yield stopper
+    if stopper.signal is not None:
+        raise KeyboardInterrupt("saved: the same call continues from here")
