@@ -29,7 +29,7 @@ def differences(one: Grid, other: Grid) -> str:
         if value == other_value:
             continue
         if key in _WEIGHTS and None in (value, other_value):
-            words.append("weights of its own" if value is None else "begun from another run")
+            words.append("weights of its own" if value is None else "started from another run")
         elif key == "config_sha256":
             words.append(f"other settings ({_settings(one, other)})")
         elif key == "sha256":

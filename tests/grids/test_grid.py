@@ -162,7 +162,7 @@ class TestComparable:
             ({"preset": "paper-40"}, "preset paper-40, not mini"),
             ({"trained": 1}, "trained digits 1, not 2"),
             ({"budget": {"steps": 9, "batch_size": 1}}, "steps 9, not 1500; batch size 1, not 256"),
-            ({"budget": {"steps_before": 3}}, "begun from another run"),
+            ({"budget": {"steps_before": 3}}, "started from another run"),
             ({"evaluation": {"sha256": "cd"}}, "evaluation set cd, not 3f2a91bc"),
             ({"evaluation": {"split": "carry"}}, "split carry, not evaluation"),
             (

@@ -84,7 +84,7 @@ def test_a_call_that_only_fails_redraws_what_is_scored(
 def test_a_run_that_differs_from_the_others_is_left_out_with_the_reason(comparison: Path) -> None:
     begun = done("run", "--pe", "rope,tape@from=rope", *settings())
     assert begun.out == "runs/mini/rope.png\n" and Path("runs/mini/rope.png").exists()
-    assert "note: left out: tape@from=rope seed 0: begun from another run\n" in begun.err
+    assert "note: left out: tape@from=rope seed 0: started from another run\n" in begun.err
 
 
 def test_a_training_whose_time_is_up_goes_on(
