@@ -133,6 +133,9 @@ def test_hints_name_what_there_is() -> None:
     params = [param for command in COMMANDS.values() for param in command.params]
     assert hints["options"].keys() <= {option for param in params for option in param.opts}
     assert hints["settings"].keys() <= {field.name for field in fields(Config)}
+    notes = [note for note in hints["notes"] if "torchrun" not in note]
+    named = {word for note in notes for word in re.findall(r"(?<![\w-])--[a-z][a-z-]*", note)}
+    assert named <= {word for param in params for word in (*param.opts, *param.secondary_opts)}
 
 
 def test_an_option_has_one_meaning() -> None:

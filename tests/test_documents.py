@@ -259,7 +259,7 @@ def test_damage_is_refused_in_a_line_that_names_it(
     assert message is not None and re.search(words, message), message
 
 
-TEXTS = st.text("ab.\x1b\u202e\u00e9", max_size=3)
+TEXTS = st.text("ab.\n\r\0\x1b\u202e\u00e9", max_size=3)
 VALUES = st.recursive(
     st.none()
     | st.booleans()
@@ -290,7 +290,7 @@ def test_any_value_anywhere_is_read_or_refused(
     holder[key] = data.draw(VALUES)
     path.write_text(json.dumps(content))
     edited()(path)
-    assert refusal(kind, path) != ""  # which asserts that a refusal is short and names the file
+    refusal(kind, path)  # asserts that a refusal is one short line and names the file
     path.write_bytes(whole)
 
 

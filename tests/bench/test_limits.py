@@ -5,6 +5,7 @@ import threading
 import time
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -25,8 +26,10 @@ def test_products_are_the_same_whatever_computes_attention() -> None:
 
 
 @pytest.mark.parametrize("hardware", [CPU, TWO])
-def test_a_rate_is_the_sum_over_threads(hardware: Hardware) -> None:
-    """Work that sleeps 2 ms, so that threads do not share a core."""
+def test_a_rate_is_the_sum_over_threads(
+    hardware: Hardware, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Work that sleeps 2 ms, so that threads do not share a core; half a second by the clock."""
     threads: set[int] = set()
 
     def prepare() -> Callable[[], object]:
@@ -36,8 +39,13 @@ def test_a_rate_is_the_sum_over_threads(hardware: Hardware) -> None:
 
         return work
 
+    def timed(calls: dict[str, Callable[[int], None]], *_: float, **__: float) -> dict[str, Any]:
+        calls["all"](0)
+        return {"all": [0.5]}
+
+    monkeypatch.setattr(limits, "time_interleaved", timed)
     limit = limits._limit("sleep", "B/s", hardware, prepare, 10.0, quick=True)
-    assert limit.value and 0 < limit.value <= 5000 * hardware.threads
+    assert limit.value == 20.0 * hardware.threads
     assert len(threads - {threading.get_ident()}) == (hardware.threads if hardware == TWO else 0)
     assert limit.name == ("sleep, 2 threads at once" if hardware == TWO else "sleep, 1 thread")
 

@@ -146,6 +146,8 @@ def test_a_bound_that_tells_of_the_answers_beside_it_is_seen(here: Path) -> None
         ("\n    axes = 3 * OneString.axes\n", "builds: axes of "),
         ("\n    axes = ()\n", "builds: axes of "),
         (SLIPS["bounds"], "bounds: "),
+        (SLIPS["any length"], "any length: "),
+        (SLIPS["reading"], "reading: "),
     ],
 )
 def test_what_breaks_a_promise_is_not_trained(slip: str, broken: str, here: Path) -> None:

@@ -54,7 +54,7 @@ def test_its_own_weights_depend_on_the_seed_alone(name: str) -> None:
     assert not torch.equal(other.get_parameter(key), decoder.get_parameter(key))
 
 
-@pytest.mark.parametrize("name", ["nope", "tape"])
+@pytest.mark.parametrize("name", ["nope", "fire", "abacus", "tape"])
 def test_logits_are_float32_whatever_the_autocast(name: str) -> None:
     decoder, seqs = small(name), example_batch()
     with torch.no_grad():

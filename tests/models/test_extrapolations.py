@@ -11,12 +11,15 @@ import torch
 from torch import Tensor
 
 from tape_arith.arith.contracts.encoding import decoder_for, forward
+from tape_arith.arith.registry.names import parse
 from tape_arith.models.encoding import Setting
 from tape_arith.models.families.rotary import Rotary
 from tests.helpers.oracles import rotary as oracle
+from tests.helpers.oracles.decoder import Row
 from tests.helpers.small_decoders import build, error, sequences, setting
 
 # head_dim, L0 and L1 of the presets paper-40, paper-20 and mini, and of Llama 2.
+EXTRAPOLATIONS = ("pi", "ntk", "ntk-dynamic", "ntk-dynamic:factor=4", "yarn", "yarn:ramp=paper")
 SIZES = [(64, 124, 244), (64, 64, 124), (32, 28, 52), (128, 4096, 8192)]
 
 
@@ -27,6 +30,20 @@ def turned(name: str, sizes: Setting, final: int) -> tuple[Tensor, Tensor]:
     seqs = sequences([final], length=1, offset=1)
     cos, sin = pe.cos_sin(pe.indices(seqs), seqs, torch.float64)
     return torch.atan2(sin, cos)[0, 0, 0], torch.hypot(cos, sin)[0, 0, 0]
+
+
+@pytest.mark.parametrize("name", EXTRAPOLATIONS)
+@pytest.mark.parametrize(("head_dim", "trained", "longest"), SIZES)
+def test_frequencies_at_the_sizes_of_presets(
+    head_dim: int, trained: int, longest: int, name: str
+) -> None:
+    sizes = setting(head_dim=head_dim, trained_length=trained, max_length=longest)
+    pe = build(f"rope+{name}", sizes).eval()
+    row = Row(parse(f"rope+{name}"), {}, pe, sequences([longest], length=1), 0)
+    thetas, magnitude = oracle.extrapolated(row, head_dim, oracle.frequencies(head_dim))
+    theta, amplitude = turned(f"rope+{name}", sizes, longest)
+    assert theta.tolist() == pytest.approx(list(thetas), rel=1e-9)
+    assert amplitude.tolist() == pytest.approx([magnitude] * (head_dim // 2), rel=1e-12)
 
 
 def test_published_numbers() -> None:

@@ -42,7 +42,15 @@ LOOPED = {
 }
 # One of each way to count; these meet every size and every batch.
 FAMILIES = ["fire", "tape-heads"]
-LOOPED_NAMES = [*FAMILIES, "tape", "tape:context=no-attention", "tape:form=vector", "dape", "pope"]
+LOOPED_NAMES = [
+    *FAMILIES,
+    "tape",
+    "tape:context=no-attention",
+    "tape:form=vector",
+    "dape",
+    "pope",
+    "path",
+]
 
 
 def setting(config: DecoderConfig) -> Setting:

@@ -67,6 +67,11 @@ def test_first_weights(loops: int) -> None:
     assert float(torch.cat([p.flatten() for p in plain.values()]).std()) == pytest.approx(
         0.02, 0.05
     )
+    for name, weight in plain.items():
+        assert float(weight.mean()) == pytest.approx(0, abs=0.004), name
+        assert float(weight.std()) == pytest.approx(0.02, rel=0.2), name
+    norms = [p for n, p in built().named_parameters() if p.ndim == 1 and not n.startswith("pe.")]
+    assert norms and all(bool((p == 1).all()) for p in norms)
     narrower = {
         "pre": ({"output", "down"}, 1 / (2 * depth) ** 0.5),
         "deepnorm": ({"v", "output", "gate_value", "down"}, 1 / (8 * depth) ** 0.25),

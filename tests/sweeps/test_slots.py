@@ -75,7 +75,8 @@ def test_slots_by_default(
     assert reason in text and text.count("\n") == bool(reason)
     if reason:
         assert text.startswith("one training after" if count == 1 else f"{count} trainings side")
-        assert text.endswith("; --slots changes it\n")
+        each = "one thread" if chosen.threads == 1 else f"{chosen.threads} threads"
+        assert f", {each} each (" in text and text.endswith("; --slots changes it\n")
 
 
 def test_requested_slots_share_the_threads(

@@ -332,9 +332,21 @@ def same(left: Problems, right: Problems) -> bool:
     return all(np.array_equal(a, b) and a.dtype == b.dtype for a, b in pairs)
 
 
-@pytest.mark.parametrize(("task", "digits"), [*((task, 5) for task in ANSWERS), ("addition", 40)])
-def test_each_block_holds_every_cell_once_in_an_order_of_its_own(task: str, digits: int) -> None:
-    stream, axes, blocks = bucket(task, digits), load_task(task).axes, 12
+CARRIES = ("addition", "subtraction", "sum", "multiplication")
+
+
+@pytest.mark.parametrize(
+    ("task", "digits", "split"),
+    [
+        *((task, 5, "train") for task in ANSWERS),
+        ("addition", 40, "train"),
+        *((task, 5, "carry") for task in CARRIES),
+    ],
+)
+def test_each_block_holds_every_cell_once_in_an_order_of_its_own(
+    task: str, digits: int, split: str
+) -> None:
+    stream, axes, blocks = bucket(task, digits, split=split), load_task(task).axes, 12
     counts = [range(2, 5) if axis.counts == "operands" else range(1, digits + 1) for axis in axes]
     places = {cell: place for place, cell in enumerate(product(*counts))}
     assert len(places) == stream.num_cells == prod(stream.shape)
@@ -344,9 +356,6 @@ def test_each_block_holds_every_cell_once_in_an_order_of_its_own(task: str, digi
     assert len(np.unique(orders, axis=0)) > blocks / 2
     if digits == 40:  # where a cell stands in a block tells nothing of its lengths
         assert abs(np.corrcoef(np.tile(np.arange(1600), blocks), orders.ravel())[0, 1]) < 0.1
-
-
-CARRIES = ("addition", "subtraction", "sum", "multiplication")
 
 
 @pytest.mark.parametrize(
@@ -477,7 +486,7 @@ def test_wrong_options_are_refused(task: str, words: list[str]) -> None:
 
 
 NO_PROBLEMS = {
-    "addition": ["12-3", "012+3", "12+3+4"],
+    "addition": ["12-3", "012+3", "12+3+4", "12+", "-1+2", "1.5+2", ""],
     "subtraction": ["12-"],
     "multiplication": ["12*3"],
     "multiplication:b_digits=2": ["12x3"],
@@ -530,3 +539,12 @@ def test_chance_is_the_share_of_the_commonest_answer_at_any_length(name: str) ->
     )
     share = max(counts.values()) / counts.total()
     assert share == pytest.approx(task.chance, abs=0.03)
+
+
+def test_the_longest_carries_are_pythons() -> None:
+    task = load_task("addition")
+    for a, b in ((9, 1), (10**300 - 1, 1), (1, 10**300 - 1)):
+        digits = [str(number)[::-1] for number in (a, b, a + b)]
+        assert task.text(f"{a}+{b}") == "{}+{}={}".format(*digits)
+    for name in ("addition", "subtraction"):
+        checked(bucket(name, 16, split="carry").problems(0, 256), name)

@@ -155,6 +155,10 @@ def test_weights_that_cannot_be_scored(finished: Run) -> None:
         checkpoint.save(finished.final, {**tensors, name: change(tensors[name])}, facts)
         with pytest.raises(Failure, match=message):
             score_run(finished, should_stop=never)
+    for key, message in (("task_version", "belongs to another run"), ("step", "step 2, and")):
+        checkpoint.save(finished.final, tensors, {**facts, key: 2})
+        with pytest.raises(Failure, match=message):
+            score_run(finished, should_stop=never)
 
 
 # ---- two states are kept -------------------------------------------------------------------
