@@ -6,6 +6,7 @@ import stat
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
+from threading import current_thread, main_thread
 from types import FrameType
 from typing import Any
 
@@ -75,6 +76,23 @@ class Stopper:
         finally:
             for number, handler in before.items():
                 signal.signal(number, handler)
+
+
+@contextmanager
+def stopping(given: Stopper | None) -> Iterator[Stopper]:
+    """Let Ctrl-C or a notebook's stop button save and end the work after the current step.
+
+    given  a stopper that handles signals already, as a command's does
+    """
+    stopper = given or Stopper()
+    # Only the main thread gets signals.
+    if given is not None or current_thread() is not main_thread():
+        yield stopper
+        return
+    with stopper.handling_signals():
+        yield stopper
+    if stopper.signal is not None:
+        raise KeyboardInterrupt("saved: the same call continues from here")
 
 
 def seconds(text: str) -> float:

@@ -116,6 +116,18 @@ def test_requests_that_make_no_sense_are_usage_errors(trained: Path, here: Path)
             request()
     with pytest.raises(AttributeError, match="no attribute 'trian'"):
         tape_arith.trian  # noqa: B018
+    with pytest.raises(tape_arith.UsageError, match="there is no seed"):
+        tape_arith.run("rope", seeds=[], preset="mini")
+    own_data = tape_arith.TrainOptions(data=Path("data"))
+    with pytest.raises(tape_arith.UsageError, match="belongs to one training"):
+        tape_arith.run("rope", preset="mini", options=own_data)
+    with pytest.raises(tape_arith.UsageError, match="study errors takes no layer"):
+        tape_arith.study("errors", [trained / "runs/mini/rope/seed-0"], layer=2)
+
+
+def test_all_that_is_listed_is_there() -> None:
+    assert sorted(tape_arith.__all__) == sorted(tape_arith._PLACES)
+    assert all(getattr(tape_arith, name) is not None for name in tape_arith.__all__)
 
 
 def test_the_stop_button_saves_what_is_trained(here: Path) -> None:

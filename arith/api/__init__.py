@@ -1,4 +1,4 @@
-"""Do in Python what the commands do, under the same names; return frames and figures.
+"""Do in Python what the commands do; return frames, figures and runs.
 
     import tape_arith
 

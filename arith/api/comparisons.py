@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import pandas as pd
 
+from tape_arith.arith.api.processes import configure
 from tape_arith.arith.compare.across_tasks import across_tasks
 from tape_arith.arith.compare.leaderboard import build_board, sort_panels
 from tape_arith.arith.compare.selection import ALL, Selection
@@ -170,14 +171,15 @@ def study(
     """Measure "attention", "errors" or "stability" of trained runs; `rows` has the numbers.
 
     problems  number of measured problems of the evaluation set; None for the study's default
-    options   of attention: written="123+45", layer=2; of stability: double=True
+    options   of attention: problem="123+45", layer=2; of stability: double=True
     """
-    from tape_arith.arith.studies import DEFAULT_PROBLEMS, load
+    from tape_arith.arith.studies import DEFAULT_PROBLEMS, check_options, load
+
+    check_options(kind, options)
     from tape_arith.arith.studies.inputs import comparable_runs
-    from tape_arith.models.hardware import configure_process
 
     module = load(kind)
-    configure_process()
+    configure()
     studied = comparable_runs(list(map(Path, runs)), known_split(split))
     usual = min(DEFAULT_PROBLEMS[kind] or studied.num_problems, studied.num_problems)
     measured: Study = module.measure(studied, problems or usual, **options)

@@ -1,9 +1,8 @@
-"""Set this process up to compute, and let work stop in good order."""
+"""Set this process up to compute, and choose the process of `torchrun` that leads a training."""
 
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
-from threading import current_thread, main_thread
 from typing import TYPE_CHECKING
 
 from tape_arith.arith.errors import EXIT_DONE, EXIT_FAILED
@@ -36,21 +35,3 @@ def first_process(options: TrainOptions, stop: Stopper) -> Iterator["ProcessGrou
         else:
             done = train_as_worker(processes, options, should_stop=stop)
             sys.exit(EXIT_DONE if done else EXIT_FAILED)
-
-
-@contextmanager
-def stopping(given: Stopper | None) -> Iterator[Stopper]:
-    """Let Ctrl-C or a notebook's stop button save and end the work after the current step.
-
-    A command's stopper handles signals already.
-    """
-    stopper = given or Stopper()
-    if (
-        given is not None or current_thread() is not main_thread()
-    ):  # only the main thread gets signals
-        yield stopper
-        return
-    with stopper.handling_signals():
-        yield stopper
-    if stopper.signal is not None:
-        raise KeyboardInterrupt("saved: the same call continues from here")

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from tape_arith.arith.api.processes import configure, first_process, stopping
+from tape_arith.arith.api.processes import configure, first_process
 from tape_arith.arith.data.bucket import EVALUATION, known_split
 from tape_arith.arith.errors import UsageError
 from tape_arith.arith.grids.evaluation_set import EvaluationSet
@@ -19,7 +19,7 @@ from tape_arith.arith.runs import find
 from tape_arith.arith.runs import run as runs_on_disk
 from tape_arith.arith.runs.command_lines import train_command
 from tape_arith.arith.runs.options import AUTO, DEFAULTS, Compute, TrainOptions
-from tape_arith.arith.stopping import Stopper
+from tape_arith.arith.stopping import Stopper, stopping
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -109,7 +109,11 @@ class Run(runs_on_disk.Run):
         return trained_decoder(self, name, record)
 
     def export(
-        self, out: str | Path | None = None, extrapolation: str | None = None, fresh: bool = False
+        self,
+        extrapolation: str | None = None,
+        *,
+        out: str | Path | None = None,
+        fresh: bool = False,
     ) -> Path:
         """Write the run as a model for transformers; return the folder, by default in exports."""
         from tape_arith.arith.export.export_run import export_run

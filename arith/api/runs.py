@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from tape_arith.arith.api.processes import configure, first_process, stopping
+from tape_arith.arith.api.processes import configure, first_process
 from tape_arith.arith.api.run import Run
 from tape_arith.arith.errors import UsageError, unknown
 from tape_arith.arith.registry.names import (
@@ -18,7 +18,7 @@ from tape_arith.arith.runs.options import DEFAULTS, TrainOptions
 from tape_arith.arith.runs.preset import load_preset, preset_of, with_task
 from tape_arith.arith.runs.record import RunRecord
 from tape_arith.arith.runs.request import Request
-from tape_arith.arith.stopping import Stopper
+from tape_arith.arith.stopping import Stopper, stopping
 from tape_arith.arith.terminal import bar, say
 
 if TYPE_CHECKING:
@@ -102,15 +102,14 @@ def train(
     from tape_arith.arith.training.session import train_run
 
     configure()
-    source = None if init_from is None else find.existing_run(Path(init_from))
-    like = None if source is None else source.record()
-    chosen, config = recipe(preset, task, {**(settings or {}), **more}, like)
-    if seed is None:
-        seed = 0 if like is None else like.seed
-    request = Request(parse(pe), seed, chosen, config, Path(runs))
     with stopping(stopper) as stop, first_process(options, stop) as processes:
+        source = None if init_from is None else find.existing_run(Path(init_from))
+        like = None if source is None else source.record()
+        chosen, config = recipe(preset, task, {**(settings or {}), **more}, like)
+        if seed is None:
+            seed = 0 if like is None else like.seed
         run = train_run(
-            request,
+            Request(parse(pe), seed, chosen, config, Path(runs)),
             options,
             source=source,
             only_positional=only_positional,
@@ -146,6 +145,8 @@ def run(
     names = parse_list(pe)
     if not names:
         raise UsageError("--pe is empty: name encodings, as in --pe rope,fire")
+    if not seeds:
+        raise UsageError("there is no seed: give one or more, as in seeds=[0, 1]")
     configure()
     chosen, config = recipe(preset, task, {**(settings or {}), **more})
     requests = [Request(name, seed, chosen, config, Path(runs)) for seed in seeds for name in names]
@@ -161,7 +162,7 @@ def plan_sweep(
     engine: str = "local",
     options: TrainOptions = DEFAULTS,
 ) -> "PlannedSweep":
-    """Plan a bundled sweep or that of a file; `costs()` estimates it, `run(stopper)` runs it."""
+    """Plan a bundled sweep or that of a file; `costs()` estimates it, `run()` runs it."""
     from tape_arith.arith.sweeps import run_sweep
     from tape_arith.arith.sweeps.sweep import load_sweep
 

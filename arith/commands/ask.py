@@ -32,7 +32,7 @@ def command(
     """Answer a problem greedily: each token with its probability, and whether it is right."""
     from tape_arith.arith.api.run import find_run
 
-    use_threads(threads)
     trained, added = find_run(run, runs=runs, preset=preset, seed=seed)
+    use_threads(threads)
     result = trained.answer(problem, with_ or added)
     print(json.dumps(result.content()) if as_json else result)

@@ -21,4 +21,4 @@ def command(
     """Write a trained run as a model for transformers; prints the folder."""
     from tape_arith.arith.api.run import Run
 
-    print(Run(run).export(out, with_, fresh))
+    print(Run(run).export(with_ or None, out=out, fresh=fresh))

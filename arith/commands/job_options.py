@@ -38,7 +38,7 @@ def whole_numbers(option: str, text: str) -> list[int]:
     return list(dict.fromkeys(numbers))
 
 
-def stopper_for(time_limit: str | None, threads: int | None = None) -> Stopper:
+def set_up(time_limit: str | None, threads: int | None = None) -> Stopper:
     """Return a Stopper with this time limit; set up this process to compute with `threads`.
 
     Raises UsageError if the limit is not a duration.

@@ -8,7 +8,7 @@ import typer
 from tape_arith.arith.commands import option
 from tape_arith.arith.commands.job_options import (
     conclude,
-    stopper_for,
+    set_up,
     train_options,
     whole_numbers,
 )
@@ -35,7 +35,7 @@ def command(
     engine: option.Engine = "local",
 ) -> None:
     """Generate, train, score and draw; what is finished is not repeated."""
-    stopper = stopper_for(time_limit, threads)
+    stopper = set_up(time_limit, threads)
     from tape_arith.arith.api import runs as api
 
     with stopper.handling_signals():

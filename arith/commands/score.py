@@ -3,7 +3,7 @@
 import json
 
 from tape_arith.arith.commands import option
-from tape_arith.arith.commands.job_options import leave, stopper_for
+from tape_arith.arith.commands.job_options import leave, set_up
 from tape_arith.arith.documents import with_checksum
 from tape_arith.arith.runs.options import Compute
 
@@ -26,10 +26,10 @@ def command(
     from tape_arith.arith.api.run import Run
     from tape_arith.arith.grids.evaluation_set import EvaluationSet
 
-    stopper, compute = stopper_for(time_limit, threads), Compute(backend, compiled)
+    stopper, compute = set_up(time_limit, threads), Compute(backend, compiled)
     with stopper.handling_signals():
         grid = Run(run).score(
-            with_,
+            with_ or None,
             split=split,
             max_digits=max_digits,
             compute=compute,

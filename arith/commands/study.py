@@ -7,19 +7,19 @@ import typer
 
 from tape_arith.arith.commands import option
 from tape_arith.arith.commands.job_options import use_threads
-from tape_arith.arith.errors import UsageError
+from tape_arith.arith.studies import DEFAULT_PROBLEMS, check_options, load
 from tape_arith.arith.terminal import say
 
 EXAMPLE = "tape-arith study errors runs/mini/rope/seed-0 runs/mini/fire/seed-0 --figure errors.png"
 _FORMATS = ("markdown", "csv", "json")
-_OPTIONS = {"attention": {"written", "layer"}, "errors": set[str](), "stability": {"double"}}
-"""The options that each study takes."""
 
 
 def command(
     kind: Annotated[
         str,
-        typer.Argument(help=f"{', '.join(_OPTIONS)}.", autocompletion=lambda: list(_OPTIONS)),
+        typer.Argument(
+            help=f"{', '.join(DEFAULT_PROBLEMS)}.", autocompletion=lambda: list(DEFAULT_PROBLEMS)
+        ),
     ],
     runs: Annotated[
         list[Path],
@@ -61,15 +61,11 @@ def command(
     form = option.chosen_format(format, _FORMATS, as_csv=as_csv, as_json=as_json)
     if figure is not None:
         figure_format(figure)
-    options = {"written": problem, "layer": layer, "double": double or None}
+    options = {"problem": problem, "layer": layer, "double": double or None}
     given = {name: value for name, value in options.items() if value is not None}
-    if wrong := given.keys() - _OPTIONS.get(kind, given.keys()):
-        names = {"written": "problem"}
-        words = ", ".join(f"--{names.get(name, name)}" for name in sorted(wrong))
-        raise UsageError(f"`study {kind}` takes no {words}: leave it out")
+    check_options(kind, given)
     use_threads(threads)
     from tape_arith.arith.api.comparisons import study
-    from tape_arith.arith.studies import load
 
     measured = study(kind, runs, problems=problems, split=split, **given)
     module = load(kind)

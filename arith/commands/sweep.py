@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from tape_arith.arith.commands import option
-from tape_arith.arith.commands.job_options import conclude, stopper_for, train_options
+from tape_arith.arith.commands.job_options import conclude, set_up, train_options
 
 if TYPE_CHECKING:
     from tape_arith.arith.sweeps.run_sweep import PlannedSweep
@@ -45,7 +45,7 @@ def command(
     At the end it prints the leaderboard (or the table, if settings vary) to stderr and the paths of
     the tables to stdout.
     """
-    stopper = stopper_for(time_limit, threads)
+    stopper = set_up(time_limit, threads)
     from tape_arith.arith.api.runs import plan_sweep
     from tape_arith.arith.sweeps import estimate, status
     from tape_arith.arith.terminal import say
@@ -59,12 +59,14 @@ def command(
             return
         say(f"{planned.sweep.name}: {estimate.forecast_total(costs)}")
         outcome = planned.run(stopper)
-        if as_json:
-            rows = status.content(status.status(planned.folder))
-            print(json.dumps(rows | {"tables": list(map(str, outcome.files))}, indent=1))
-        else:
-            _show(planned, outcome.files)
-    conclude(outcome, stopper)
+        try:
+            if as_json:
+                rows = status.content(status.status(planned.folder))
+                print(json.dumps(rows | {"tables": list(map(str, outcome.files))}, indent=1))
+            else:
+                _show(planned, outcome.files)
+        finally:  # names failed jobs whatever happens
+            conclude(outcome, stopper)
 
 
 def _show(planned: "PlannedSweep", tables: Sequence[Path]) -> None:

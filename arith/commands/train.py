@@ -1,6 +1,5 @@
 """`tape-arith train`: train one run and score it."""
 
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated
 
@@ -9,7 +8,7 @@ import typer
 from tape_arith.arith.commands import option
 from tape_arith.arith.commands.job_options import (
     leave,
-    stopper_for,
+    set_up,
     train_options,
 )
 from tape_arith.arith.errors import UsageError
@@ -76,11 +75,13 @@ def command(
     fresh: option.Fresh = False,
 ) -> None:
     """Train one encoding, or continue a run, then score its grid."""
-    recipe = (preset, settings, task, fresh or None, seed, init_from)
-    elsewhere = runs != Path("runs")
-    _check(run, pe, steps, only_positional, recipe, elsewhere)
+    makes_new = fresh or runs != Path("runs") or init_from is not None or seed is not None
+    makes_new = makes_new or any((preset, settings, task))
+    _check(run, pe, steps, makes_new=makes_new)
+    if only_positional and init_from is None:
+        raise UsageError("--only-positional needs --init-from RUN, whose weights stay as they are")
     options = train_options(backend, compiled, no_curves, track, data, on_nonfinite)
-    stopper = stopper_for(time_limit, threads)
+    stopper = set_up(time_limit, threads)
     from tape_arith.arith.api.run import Run
     from tape_arith.arith.api.runs import train
 
@@ -113,22 +114,18 @@ def command(
         leave(stopper)
 
 
-def _check(
-    run: Path | None,
-    pe: str | None,
-    steps: int | None,
-    only_positional: bool,
-    recipe: Sequence[object],
-    elsewhere: bool,
-) -> None:
-    """Raise UsageError unless options name one run, to continue or to train."""
+def _check(run: Path | None, pe: str | None, steps: int | None, *, makes_new: bool) -> None:
+    """Raise UsageError unless options name one run, to continue or to train.
+
+    makes_new  whether any option is about a new run
+    """
     if run is not None and pe is not None:
         raise UsageError("RUN continues with its own encoding: leave out --pe or RUN")
     if run is None and pe is None:
         raise UsageError("name an encoding (--pe tape) or the folder of a run to continue")
     if run is not None and not run.exists() and is_encoding(str(run)):
         raise UsageError(f"RUN is the folder of a run: write --pe {run} to train an encoding")
-    if run is not None and (elsewhere or any(each is not None for each in recipe)):
+    if run is not None and makes_new:
         raise UsageError(
             "RUN continues with the settings in its run.json: leave out --preset, --set, --task, "
             "--seed, --runs and --init-from; to start over, give these and --pe with --fresh, "
@@ -136,8 +133,6 @@ def _check(
         )
     if steps is not None and run is None:
         raise UsageError("--steps extends an existing run; for a new one use --set steps=N")
-    if only_positional and recipe[-1] is None:
-        raise UsageError("--only-positional needs --init-from RUN, whose weights stay as they are")
     names = parse_list(pe) if pe is not None else []
     if run is None and not names:
         raise UsageError("--pe is empty: name an encoding, as in --pe tape")

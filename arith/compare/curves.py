@@ -96,7 +96,7 @@ def study(selection: Selection) -> Curves:
     trained = {run.name for run in runs}
     shown, excluded = choose_group(runs, wanted, _differ, lambda: _no_runs(selection, trained))
     warn_excluded(excluded)
-    check_one_source([training.state.run for training in shown])
+    check_one_source([training.state for training in shown])
     order = wanted or list(dict.fromkeys(run.name for run in shown))
     shown.sort(key=lambda run: (order.index(run.name), run.seed))
     first = shown[0].state.record

@@ -22,7 +22,7 @@ from tape_arith.arith.runs.command_lines import (
     score_command,
     train_command,
 )
-from tape_arith.arith.runs.find import find_grids, preset_folder
+from tape_arith.arith.runs.find import find_grids, find_runs, preset_folder
 from tape_arith.arith.runs.preset import check_task, is_preset, load_preset, with_task
 from tape_arith.arith.terminal import say
 
@@ -93,8 +93,7 @@ class Selection:
             return parse(text)
         except UsageError:
             name = parse_or_split(text)
-            encodings = {encoding for _, encoding, _ in read_states(self.root)}
-            if str(name.encoding) not in encodings:
+            if not find_runs(self.root, self.preset, name.encoding):
                 raise
             return name
 

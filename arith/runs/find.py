@@ -11,7 +11,7 @@ from tape_arith.arith.grids.evaluation_set import DEFAULT_SET, EvaluationSet
 from tape_arith.arith.grids.grid import Grid
 from tape_arith.arith.registry.names import Encoding, Name
 from tape_arith.arith.runs.record import TASK
-from tape_arith.arith.runs.run import Run
+from tape_arith.arith.runs.run import Run, RunState
 from tape_arith.arith.terminal import say
 
 
@@ -61,30 +61,32 @@ def find_grids(
     result = []
     patterns = [f"{slug(preset) if preset else '*'}/{each}/seed-*" for each in dict.fromkeys(slugs)]
     runs = [Run(path) for pattern in patterns for path in sorted(root.glob(pattern))]
-    check_one_source(runs)
-    for run in runs:
-        grids = [grid for grid in run.grids().values() if wanted is None or grid.name in wanted]
-        selected = _on_set(evaluation_set, run, grids)
+    states = [run.state() for run in runs]
+    check_one_source(states)
+    for state in states:
+        every = state.run.grids().values()
+        grids = [grid for grid in every if wanted is None or grid.name in wanted]
+        selected = _on_set(evaluation_set, state, grids)
         with suppress(Failure):  # reported by whoever needs the record
-            about = run.record().about if selected else None
+            about = state.record.about if selected else None
             for grid in selected:
                 grid.about = about
         if selected and evaluation_set.split != EVALUATION:
             complete = [grid for grid in grids if grid.complete]
-            standard = {grid.name: grid for grid in _on_set(DEFAULT_SET, run, complete)}
+            standard = {grid.name: grid for grid in _on_set(DEFAULT_SET, state, complete)}
             for grid in selected:
                 grid.standard = standard.get(grid.name)
         result += selected
     return result
 
 
-def _on_set(evaluation_set: EvaluationSet, run: Run, grids: list[Grid]) -> list[Grid]:
+def _on_set(evaluation_set: EvaluationSet, state: RunState, grids: list[Grid]) -> list[Grid]:
     """Select the grids on `evaluation_set`; its `max_digits` None means the run's tested digits."""
     grids = [grid for grid in grids if grid.split == evaluation_set.split]
     digits = evaluation_set.max_digits
     if digits is None and grids:
         try:
-            digits = run.record().config.tested_digits
+            digits = state.record.config.tested_digits
         except Failure as error:
             if len({grid.name for grid in grids}) == len(grids):
                 return grids
@@ -92,16 +94,17 @@ def _on_set(evaluation_set: EvaluationSet, run: Run, grids: list[Grid]) -> list[
     return [grid for grid in grids if grid.max_digits == digits]
 
 
-def check_one_source(runs: Sequence[Run]) -> None:
+def check_one_source(states: Sequence[RunState]) -> None:
     """Raise UsageError if runs of one encoding and preset were trained with different source files.
 
     Otherwise their seeds would be averaged as if they had one encoding. All runs of a preset must
     also have the same file of its task.
     """
     first: dict[Path, tuple[Run, dict[str, str]]] = {}
-    for run in runs:
+    for state in states:
+        run = state.run
         with suppress(Failure):  # reported by whoever reads the record
-            sources = run.record().sources
+            sources = state.record.sources
             tasks = {part: sha256 for part, sha256 in sources.items() if part.startswith(TASK)}
             for alike, own in ((run.path.parent, sources), (run.path.parent.parent, tasks)):
                 other, other_own = first.setdefault(alike, (run, own))

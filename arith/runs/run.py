@@ -17,6 +17,7 @@ Facts are read from files, never from their names. Never imports torch.
 import json
 import shutil
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import asdict, dataclass
 from functools import cached_property
 from pathlib import Path
@@ -191,16 +192,16 @@ class RunState:
     @cached_property
     def weights(self) -> Literal["final", "checkpoint"] | None:
         """The weights in the folder; "checkpoint" if training can continue to the budget."""
-        run = self.run
         # A kill between the two renames of a save leaves only the previous checkpoint.
-        if run.final.exists() and not (run.latest.exists() or run.previous.exists()):
-            return "final"
-        return "checkpoint" if run.checkpoints() else None
+        if self.run.latest.exists() or self.run.previous.exists():
+            return "checkpoint"
+        return "final" if self.run.final.exists() else None
 
     @cached_property
     def lacks_weights(self) -> bool:
         """Whether the run has a grid, complete or not, but no weights in its folder."""
-        return self.weights is None and bool(self.run.grid_files())
+        has_weights = self.weights is not None or bool(self.run.checkpoints())
+        return not has_weights and bool(self.run.grid_files())
 
     @cached_property
     def trained(self) -> bool:
@@ -211,8 +212,12 @@ class RunState:
     @cached_property
     def scored(self) -> bool:
         """Whether any grid at the present budget is complete; a corrupt one counts as missing."""
-        grids = self.run.grids().values() if self.exists else ()
-        return any(grid.complete and self.record.has_scored(grid) for grid in grids)
+        for file in self.run.grid_files() if self.exists else ():
+            with suppress(Failure):
+                grid = Grid.load(file)
+                if grid.complete and self.record.has_scored(grid):
+                    return True
+        return False
 
     @cached_property
     def activity(self) -> str | None:

@@ -46,12 +46,12 @@ _COUNTS = ("layer", "head", "distance", "query", "key")
 
 
 def measure(
-    runs: StudiedRuns, count: int, written: str | None = None, layer: int | None = None
+    runs: StudiedRuns, count: int, problem: str | None = None, layer: int | None = None
 ) -> Study:
     """Study `runs` on `count` problems in distribution and as many out of distribution. If a
-    problem is given, `written` as people do ("123+45"), map `layer` (from 1; None: the last) on it.
+    `problem` is given, written as in "123+45", map `layer` (from 1; None: the last) on it.
 
-    Raises UsageError if `written` is no problem of their task or there is no such layer; Failure
+    Raises UsageError if `problem` is no problem of their task or there is no such layer; Failure
     for a corrupt file or weights that are not finite.
     """
     config, task = runs.record.config, load_task(runs.record.config.task)
@@ -60,7 +60,7 @@ def measure(
     layer = applied_layers if layer is None else layer
     if not 1 <= layer <= applied_layers:
         raise UsageError(f"there is no layer {layer}: they are 1 to {applied_layers}")
-    problem = None if written is None else task.parse(written)
+    mapped = None if problem is None else task.parse(problem)
     regions = {region: indices[:count] for region, indices in runs.regions().items()}
     samples = {region: runs.sample(indices) for region, indices in regions.items()}
 
@@ -70,15 +70,15 @@ def measure(
             patterns(runner.decoder, sample, device, has_places).assign(region=region)
             for region, sample in samples.items()
         ]
-        if problem is not None:
-            weights = maps(runner.decoder, problem, device)
+        if mapped is not None:
+            weights = maps(runner.decoder, mapped, device)
             entries = _rows(weights, "layer", "head", "query", "key")
             shown = (entries["layer"] == layer) & (entries["key"] <= entries["query"])
             parts.append(entries[shown].assign(measure="map"))
         rows = pd.concat(parts)
         return rows.astype({name: "Int64" for name in _COUNTS if name in rows})
 
-    example = problem and _example(problem, task, layer)
+    example = mapped and _example(mapped, task, layer)
     return runs.measure("attention", regions, measured, example=example)
 
 

@@ -154,6 +154,7 @@ class TrainJob(Job):
         argv += ["--data", str(options.data)] if options.data else []
         argv += ["--no-score"] + ([] if options.curves else ["--no-curves"])
         argv += ["--track", ",".join(options.trackers)] if options.trackers else []
+        argv += ["--on-nonfinite", options.on_nonfinite] if options.on_nonfinite else []
         return argv + options.compute.options
 
     def progress(self) -> Progress:
@@ -264,7 +265,11 @@ def plan(
     """Return the jobs of `requests` below `out`, each after the jobs that it depends on.
 
     data  the folder where datasets are written; with None, training makes the same problems itself
+
+    Raises UsageError if `options` name a dataset.
     """
+    if options.data is not None:
+        raise UsageError("a dataset belongs to one training: many runs take a folder of datasets")
     jobs: dict[str, Job] = {}
 
     def add(kind: type[Job], target: Path, request: Request, *depends: Job, **facts: Any) -> Job:

@@ -2,7 +2,7 @@
 
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from tape_arith.arith.errors import (
@@ -12,6 +12,8 @@ from tape_arith.arith.errors import (
     EXIT_INTERRUPTED,
     EXIT_PARTLY,
     EXIT_USAGE,
+    Failure,
+    UsageError,
 )
 from tape_arith.arith.stopping import Stopper
 from tape_arith.arith.sweeps.engines import Engine
@@ -106,6 +108,19 @@ def run_jobs(
 def _is_stop(code: int) -> bool:
     """Return whether `code` means that a job was stopped (< 0: before it handled signals)."""
     return code in (EXIT_AGAIN, EXIT_INTERRUPTED) or code < 0
+
+
+def with_files(outcome: Outcome, write: Callable[[], list[Path]]) -> Outcome:
+    """Add the files that `write` writes.
+
+    If it fails, the error is raised only if the jobs themselves give no reason to end otherwise.
+    """
+    try:
+        return replace(outcome, files=write())
+    except (Failure, UsageError, OSError):
+        if outcome.exit_code == EXIT_DONE:
+            raise
+        return outcome
 
 
 def say_failures(outcome: Outcome) -> None:

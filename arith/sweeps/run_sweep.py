@@ -2,7 +2,7 @@
 
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from statistics import fmean
 from typing import Any, TypeVar
@@ -16,7 +16,7 @@ from tape_arith.arith.compare.sweep_table import FORMATS, SweptRow, in_order
 from tape_arith.arith.data.bucket import EVALUATION
 from tape_arith.arith.data.dataset import FILE
 from tape_arith.arith.decoders.build import check_trainable
-from tape_arith.arith.errors import Failure, UsageError
+from tape_arith.arith.errors import UsageError
 from tape_arith.arith.figures import heatmap, style
 from tape_arith.arith.figures.ablations import compose as compose_ablations
 from tape_arith.arith.files import slug, write_text
@@ -29,13 +29,13 @@ from tape_arith.arith.registry.names import Name, name_and_options
 from tape_arith.arith.runs.config import Config
 from tape_arith.arith.runs.options import AUTO, Compute, TrainOptions
 from tape_arith.arith.runs.request import Request
-from tape_arith.arith.stopping import Stopper
+from tape_arith.arith.stopping import Stopper, stopping
 from tape_arith.arith.sweeps.engines import Engine, remote_engine
 from tape_arith.arith.sweeps.engines.local import local_engine
 from tape_arith.arith.sweeps.engines.worker import JobState, read_state, state_file, write_state
 from tape_arith.arith.sweeps.estimate import forecast
 from tape_arith.arith.sweeps.jobs import Job, JobEnd, ScoreJob, log_file, plan
-from tape_arith.arith.sweeps.run_jobs import Outcome, run_jobs, say_failures, say_result
+from tape_arith.arith.sweeps.run_jobs import Outcome, run_jobs, say_result, with_files
 from tape_arith.arith.sweeps.slots import Slots, choose_slots
 from tape_arith.arith.sweeps.sweep import RUN, Sweep, sweep_copy, sweep_folder
 from tape_arith.arith.terminal import say
@@ -69,12 +69,7 @@ def run_requests(
     outcome = run_jobs(
         jobs, remote or local_engine(choose_slots(jobs, slots), folder, stopper), stopper
     )
-    try:
-        figure = draw_comparison(requests)
-    except (Failure, UsageError):
-        say_failures(outcome)
-        raise
-    return replace(outcome, files=[] if figure is None else [figure])
+    return with_files(outcome, lambda: [file for file in [draw_comparison(requests)] if file])
 
 
 @dataclass(frozen=True)
@@ -98,31 +93,26 @@ class PlannedSweep:
         """Estimate what the jobs cost, as `forecast` does; times a few steps here."""
         return forecast(self.sweep, self.jobs, self.slots, here=self.remote is None)
 
-    def run(self, stopper: Stopper) -> Outcome:
+    def run(self, stopper: Stopper | None = None) -> Outcome:
         """Run the jobs that are not done, then write the tables of what is scored.
 
         Writes what `status` reads into the sweep's folder. Raises Busy if another process runs a
         sweep with this name.
         """
         folder = self.folder
-        engine = self.remote or local_engine(self.slots, folder, stopper)
 
         def failed(end: JobEnd) -> None:
             state = JobState(state="failed", code=end.code, reason=end.reason)
             write_state(log_file(folder, end.job.id), state)
 
-        with lock_folder(folder, "sweep"):
+        with stopping(stopper) as stop, lock_folder(folder, "sweep"):
+            engine = self.remote or local_engine(self.slots, folder, stop)
             for log in (log_file(folder, job.id) for job in self.jobs):
                 if (state := read_state(log)) and state.state == "failed":
                     state_file(log).unlink()  # the job waits again
             write_text(sweep_copy(folder), self.sweep.text)
-            outcome = run_jobs(self.jobs, engine, stopper, failed)
-        try:
-            tables = write_tables(self.sweep, self.out)
-        except (Failure, UsageError):
-            say_failures(outcome)
-            raise
-        return replace(outcome, files=tables)
+            outcome = run_jobs(self.jobs, engine, stop, failed)
+        return with_files(outcome, lambda: write_tables(self.sweep, self.out))
 
 
 def plan_sweep(

@@ -66,7 +66,6 @@ def begin_run(
         version=own_version(),
         sources=run_sources(name, config),
         init_from=init_from,
-        about=about(name, config),
         on_nonfinite=options.on_nonfinite or "stop",
     )
     with lock_folder(run.path):
@@ -74,7 +73,7 @@ def begin_run(
             run.delete()  # a killed --fresh left files without a record
             if source is not None:
                 write_first_state(run, record, source)
-            run.write_record(record)
+            run.write_record(replace(record, about=about(name, config)))
         _check_same_run(run, record, source)
         yield run, options
 

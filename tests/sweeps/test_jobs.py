@@ -30,7 +30,7 @@ def tiny_runs(encodings: str) -> list[Request]:
 
 
 def test_a_job_s_command_line_makes_its_run(here: Path) -> None:
-    options = TrainOptions(compute=Compute("eager"))
+    options = TrainOptions(compute=Compute("eager"), on_nonfinite="skip")
     jobs = plan(tiny_runs("tape:width=8+yarn"), options, OUT, data=Path("data"))
     assert [job.kind for job in jobs] == ["generate", "train", "score"]
     assert not done_jobs(jobs)
@@ -40,6 +40,7 @@ def test_a_job_s_command_line_makes_its_run(here: Path) -> None:
     assert len(done_jobs(jobs)) == len(jobs)
     record = jobs[1].request.run.record()
     assert record.config == jobs[1].request.config and record.data is not None
+    assert record.on_nonfinite == "skip"
 
 
 def test_done_jobs_are_read_from_the_files(comparison: Path) -> None:

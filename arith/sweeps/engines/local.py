@@ -3,6 +3,7 @@
 import subprocess
 import time
 import traceback
+from contextlib import suppress
 from pathlib import Path
 
 from tape_arith.arith.errors import (
@@ -112,8 +113,11 @@ class Subprocesses:
 
     def _say_progress(self) -> None:
         """Print a line with the steps of the running trainings."""
-        progress = {job.id: job.progress() for job, _ in self.children.values()}
-        lines = [f"{key} {now.step:,}/{now.steps:,}" for key, now in progress.items() if now.steps]
+        lines = []
+        for job, _ in self.children.values():
+            with suppress(Failure):  # a corrupt file, which the job itself reports
+                now = job.progress()
+                lines += [f"{job.id} {now.step:,}/{now.steps:,}"] if now.steps else []
         if lines:
             say(f"running: {', '.join(lines)}")
 

@@ -5,17 +5,19 @@ import signal
 import sys
 import time
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
+from tape_arith.arith.errors import Failure
 from tape_arith.arith.registry.locate import known_names
 from tape_arith.arith.sweeps.engines import remote_engine, worker
 from tape_arith.arith.sweeps.engines.local import Subprocesses
-from tape_arith.arith.sweeps.jobs import JobEnd, log_file
+from tape_arith.arith.sweeps.jobs import JobEnd, Progress, log_file
 from tape_arith.arith.sweeps.slots import Slots
 from tests.helpers.child_processes import wait_until
-from tests.helpers.sweeps import marked_jobs, sweep_file
+from tests.helpers.sweeps import MarkedJob, marked_jobs, sweep_file
 from tests.helpers.tiny_runs import refused, untouched
 
 SCRIPT = """
@@ -112,6 +114,29 @@ def test_each_slot_has_its_share(
     engine.submit(jobs[0])  # its log goes on
     (end,) = ends(engine, 1)
     assert end.log is not None and end.log.read_text().count("$ tape-arith train") == 2
+
+
+def test_a_corrupt_file_of_one_child_stops_no_other(
+    script: Callable[[str], None],
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    script("time.sleep(0.2)")
+    corrupt, sound = marked_jobs("rope", "fire")[::2]
+    progress = type(sound).progress
+
+    def read(job: MarkedJob) -> Progress:
+        if job.id == corrupt.id:
+            raise Failure("run.json is corrupt")
+        return replace(progress(job), step=3, steps=4)
+
+    monkeypatch.setattr(MarkedJob, "progress", read)
+    engine = Subprocesses(Slots(2, threads=1), Path("sweep"))
+    engine.next_line = 0.0
+    for job in (corrupt, sound):
+        engine.submit(job)
+    assert {end.job.id for end in ends(engine, 2)} == {corrupt.id, sound.id}
+    assert f"running: {sound.id} 3/4\n" in capsys.readouterr().err
 
 
 def test_children_are_asked_once_and_save(script: Callable[[str], None]) -> None:
