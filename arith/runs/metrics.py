@@ -12,7 +12,7 @@ from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
-from pydantic import Field
+from pydantic import ConfigDict, Field
 
 from tape_arith.arith.documents import Count, NonNegative, Part, Share, Text, validated
 from tape_arith.arith.errors import UsageError, unknown
@@ -43,7 +43,12 @@ class _MetricsLine(Part):
     exact_match    exact match on held-out problems of the trained lengths; None between evaluations
     state          measures of the encoding's state by name, one number per layer
     skipped        steps so far without an update, for a loss or gradient that was not finite
+
+    Any other key holds a number: what `Trainer` adds to a line needs no declaration.
     """
+
+    model_config = ConfigDict(extra="allow")
+    __pydantic_extra__: dict[str, float | None] = Field(init=False)
 
     step: Count
     loss: float

@@ -11,10 +11,12 @@ from types import ModuleType
 import pytest
 from torch import Tensor
 
+from tape_arith.arith.errors import Corrupt
 from tape_arith.arith.runs import metrics
 from tape_arith.arith.runs.metrics import last_evaluations
 from tape_arith.arith.runs.run import Run
 from tape_arith.arith.training.trainer import Trainer
+from tests.helpers.documents import METRICS
 from tests.helpers.small_training import assert_same_bits, final_weights, small, trainer, untimed
 from tests.helpers.tiny_runs import done, refused, settings
 
@@ -176,6 +178,18 @@ def test_wandb_keeps_it_offline(
     content = file.read_bytes()
     for line in run.metrics():
         assert json.dumps(line["loss"]).encode() in content
+
+
+def test_a_line_may_hold_a_number_more(tmp_path: Path) -> None:
+    run = Run(tmp_path)
+    run.add_metrics({**METRICS, "step": 1, "embedding_norm": 2.5})
+    assert run.metrics()[0]["embedding_norm"] == 2.5
+    for value in ("much", [1.0], True):
+        run.metrics_file.write_text(
+            json.dumps({**METRICS, "step": 1, "embedding_norm": value}) + "\n"
+        )
+        with pytest.raises(Corrupt, match="embedding_norm"):
+            run.metrics()
 
 
 def test_a_line_has_the_mean_loss_of_its_steps() -> None:
