@@ -87,8 +87,28 @@ class _Interrupted(BaseException):
     """
 
 
+_interruptions: list[_Interrupted] = []
+"""What was raised into the running command, wherever it stood."""
+
+
 def _interrupt(number: int, *_: object) -> None:
-    raise _Interrupted(EXIT_INTERRUPTED if number == signal.SIGINT else EXIT_AGAIN)
+    _interruptions.append(_Interrupted(EXIT_INTERRUPTED if number == signal.SIGINT else EXIT_AGAIN))
+    raise _interruptions[0]
+
+
+def _run(arguments: list[str]) -> int | None:
+    """Run a command; return its exit code.
+
+    Raises _Interrupted for every error after an interruption: one that arrives inside a lock may
+    leave it as a RuntimeError of the library that holds it.
+    """
+    try:
+        code: int | None = app(arguments, standalone_mode=False)
+        return code
+    except Exception as error:
+        if _interruptions:
+            raise _interruptions[0] from error
+        raise
 
 
 def _flush_stdout() -> None:
@@ -133,7 +153,7 @@ def main() -> None:
     protect_streams()
     install_handler(_interrupt)
     try:
-        code = app(_arguments(), standalone_mode=False)
+        code = _run(_arguments())
         _flush_stdout()
         sys.exit(code)
     except (UsageError, typer.TyperException) as error:

@@ -2,16 +2,18 @@
 
 import os
 import signal
+import threading
 from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 
 import pytest
 
+from tape_arith import cli
 from tape_arith.arith.runs.run import Run
 from tape_arith.arith.terminal import LossyStderr
 from tests.helpers.child_processes import PREEMPTED, Process, start, wait_until
-from tests.helpers.tiny_runs import done, settings
+from tests.helpers.tiny_runs import call, done, settings
 
 TRAIN = ("train", "--pe", "tape", "--no-score", *settings(steps=300, num_problems=4096))
 GENERATE = ("generate", "--workers", "2", "--count", "3000000", "--out", "data")
@@ -64,11 +66,25 @@ def test_workers_that_generate_end_with_their_terminal(here: Path) -> None:
         process = start_into(file.fileno(), *GENERATE)
     wait_until(lambda: any(data.glob(".*.partial")))
     os.killpg(process.pid, signal.SIGHUP)
-    assert process.wait(timeout=60) == PREEMPTED
+    assert process.wait(timeout=60) == PREEMPTED, log.read_text()
     assert "Traceback" not in log.read_text() and not list(data.glob(".*.partial"))
     assert not (data / "manifest.json").exists()
     assert done(*GENERATE).out == "data\n"
     done("generate", "--verify", "data")
+
+
+def test_what_an_interruption_breaks_is_no_error(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As where it arrives while a lock is taken, which the library leaves as a RuntimeError."""
+
+    def command(*_: object, **__: object) -> None:
+        try:
+            signal.raise_signal(signal.SIGTERM)
+        finally:
+            threading.Lock().release()
+
+    monkeypatch.setattr(cli, "app", command)
+    monkeypatch.setattr(cli, "_interruptions", [])
+    assert call("list").code == PREEMPTED
 
 
 def test_messages_to_nobody() -> None:
