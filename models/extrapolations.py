@@ -299,10 +299,12 @@ def _start_rescales(encoding: Rotary) -> bool:
 def _code_ramp(theta: Tensor, trained_length: int) -> Tensor:
     """Compute g_f by index, as in jquesnelle/yarn; float64 [R]."""
     count = theta.shape[-1]
+    # ln theta_f = -f/R ln(base); of one frequency alone g is 1 for any base.
+    step = -float(theta[1].log()) if count > 1 else 1.0
 
     def index_of(rotations: int) -> float:
         """Return the real index of the frequency with `rotations` turns per trained length."""
-        return count * math.log(trained_length / (rotations * 2 * math.pi)) / math.log(10000)
+        return math.log(trained_length / (rotations * 2 * math.pi)) / step
 
     low = max(math.floor(index_of(BETA_FAST)), 0)
     high = min(math.ceil(index_of(BETA_SLOW)), 2 * count - 1)

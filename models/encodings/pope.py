@@ -57,7 +57,7 @@ class PoPE(Rotary):
     """Scores with softplus magnitudes from the content and angles from the index alone.
 
     score = sum_c softplus(q_c) softplus(k_c) cos((i - t) theta_c + delta_c) / sqrt(K), theta_c =
-    10000^(-c/K), c = 0 .. K - 1. The keys' phases delta [H, K] are learned within [-2 pi, 0],
+    base^(-c/K), c = 0 .. K - 1. The keys' phases delta [H, K] are learned within [-2 pi, 0],
     without weight decay. Plain attention gets queries and keys as [cos | sin], twice as wide.
 
     After each step a phase beyond the range is set to the nearer end, because with a clamp in the
@@ -66,6 +66,7 @@ class PoPE(Rotary):
     no code by the authors.
 
     phase  where phases start: at 0 ("zero") or at random in [-2 pi, 0] ("uniform")
+    base   as for `rope`
     """
 
     kind = "rotary"
@@ -73,15 +74,21 @@ class PoPE(Rotary):
     no_decay = ("phase",)
     needs = Needs(query=2)
 
-    def __init__(self, setting: Setting, *, phase: Literal["zero", "uniform"] = "zero") -> None:
+    def __init__(
+        self,
+        setting: Setting,
+        *,
+        phase: Literal["zero", "uniform"] = "zero",
+        base: float = 10_000.0,
+    ) -> None:
         self.phase = phase
-        super().__init__(setting)
+        super().__init__(setting, base=base)
 
     def layer(self, i: int) -> PositionalLayer:
         return PoPELayer(self.setting, self.phase == "uniform")
 
     def frequencies(self) -> Tensor:
-        return geometric_frequencies(self.setting.head_dim)
+        return geometric_frequencies(self.setting.head_dim, self.base)
 
     def start(self, x: Tensor, index: Tensor, seqs: Sequences) -> Angles:
         return Angles(*self.cos_sin(index, seqs, x.dtype))

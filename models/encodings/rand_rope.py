@@ -9,6 +9,7 @@ class RandRoPE(Randomized, RoPE):
     The authors' code draws one subset per batch and, for RoPE, per layer.
 
     l_max  number of indices to draw from; by default 2 L1
+    base   as for `rope`
     """
 
     label = "Randomized RoPE"
@@ -16,6 +17,8 @@ class RandRoPE(Randomized, RoPE):
     paper = "Ruoss et al. 2023, arXiv 2305.16843; Su et al. 2021, arXiv 2104.09864"
     not_rescalable = "its positions come from the same range at every length"
 
-    def __init__(self, setting: Setting, *, l_max: int | None = None) -> None:
+    def __init__(
+        self, setting: Setting, *, l_max: int | None = None, base: float = 10_000.0
+    ) -> None:
         self.l_max = position_range(setting, l_max)
-        super().__init__(setting)
+        super().__init__(setting, base=base)

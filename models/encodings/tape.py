@@ -221,6 +221,7 @@ class TAPE(ContextualRotary):
              sqrt(2) at first, the logit is sum_f (q_f . k_f)(e_t . e_i): RoPE without its sine
     clamp    c (0: none): after each update e <- e / max(1, ||e||_F / c); a rotation's norm is
              sqrt(2), a vector's 1; the paper has no bound on e
+    base     of the rotation of `start=rope`, as for `rope`
     """
 
     kind = "rotary, contextual"
@@ -235,6 +236,7 @@ class TAPE(ContextualRotary):
         context: Literal["full", "no-attention", "no-mlp"] = "full",
         form: Literal["tensor", "non-equivariant", "vector"] = "tensor",
         clamp: float = 0,
+        base: float = 10_000.0,
     ) -> None:
         if context == "no-mlp" and form == "non-equivariant":
             raise UsageError(
@@ -246,7 +248,9 @@ class TAPE(ContextualRotary):
         self.state_type = VectorState if is_vector else TapeState
         self.leading_shape = (1,) if is_vector else (2,)
         self.query = 1 + is_vector
-        super().__init__(setting, "tape", width=width, start=start, context=context, clamp=clamp)
+        super().__init__(
+            setting, "tape", width=width, start=start, context=context, clamp=clamp, base=base
+        )
 
     def updating_layer(self) -> ContextualLayer:
         if self.context == "no-mlp":

@@ -94,6 +94,7 @@ class TapeHeads(ContextualRotary):
              the second update, as the code's `adattention`: the same model as tape:context=no-mlp
     clamp    c (0: none): after each block z is divided by max(1, ||e||_F / c), where the matrix
              e = [[a, -b], [b, a]] of z = a + ib has the norm sqrt(2) |z|
+    base     of the rotation of `start=rope`, as for `rope`
     """
 
     label = "TAPE-heads"
@@ -111,9 +112,10 @@ class TapeHeads(ContextualRotary):
         start: Literal["rope", "fourier", "learned"] = "rope",
         context: Literal["full", "no-attention", "no-mlp"] = "full",
         clamp: float = 0,
+        base: float = 10_000.0,
     ) -> None:
         super().__init__(
-            setting, "tape-heads", width=width, start=start, context=context, clamp=clamp
+            setting, "tape-heads", width=width, start=start, context=context, clamp=clamp, base=base
         )
 
     def updating_layer(self) -> ContextualLayer:

@@ -51,17 +51,20 @@ class XPos(Rotary):
 
     scale_base  S; decay slows as S grows; by default L0/2. With 512 the factor is above 0.74 at
                 124 tokens, which is nearly RoPE
+    base        as for `rope`
     """
 
     label = "xPos"
     kind = "rotary"
     paper = "Sun et al. 2022, arXiv 2212.10554"
 
-    def __init__(self, setting: Setting, *, scale_base: float | None = None) -> None:
+    def __init__(
+        self, setting: Setting, *, scale_base: float | None = None, base: float = 10_000.0
+    ) -> None:
         self.scale_base = setting.trained_length / 2 if scale_base is None else float(scale_base)
         if self.scale_base <= 0:
             raise UsageError(f"xpos: scale_base must be more than 0, not {self.scale_base:g}")
-        super().__init__(setting)
+        super().__init__(setting, base=base)
 
     def layer(self, i: int) -> PositionalLayer:
         return XPosLayer()

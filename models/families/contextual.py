@@ -105,7 +105,7 @@ class ContextualRotary(Rotary, ABC):
     With `full`, attention gathers e and the block's activations update it; with `no-attention`
     nothing is gathered; with `no-mlp` a share of the gathered e~ is added, as in `ShareLayer`.
 
-    - `rope`: the rotation of the index by theta_f = 10000^(-f/F).
+    - `rope`: the rotation of the index by theta_f = base^(-f/F).
     - `fourier`: the same with frequencies from |N(0, 1)| radians per token (random Fourier features
       of exp(-distance^2 / 2)). A checkpoint holds the draw's key, an integer that no change of type
       rounds.
@@ -126,7 +126,15 @@ class ContextualRotary(Rotary, ABC):
     copies = 1
 
     def __init__(
-        self, setting: Setting, name: str, *, width: int, start: str, context: str, clamp: float
+        self,
+        setting: Setting,
+        name: str,
+        *,
+        width: int,
+        start: str,
+        context: str,
+        clamp: float,
+        base: float,
     ) -> None:
         """Build the encoding with this `name` on the command line."""
         check_least(name, 1, width=width)
@@ -135,10 +143,12 @@ class ContextualRotary(Rotary, ABC):
             raise UsageError(
                 f"{name}: width={width} does nothing with context=no-mlp: leave it out"
             )
+        if start != "rope" and base != defaults.get("base", base):
+            raise UsageError(f"{name}: base={base:g} does nothing with start={start}: leave it out")
         if clamp < 0:
             raise UsageError(f"{name}: clamp must be above 0, or 0 for none, not {clamp:g}")
         self.width, self.start_option, self.context, self.clamp = width, start, context, clamp
-        super().__init__(setting)
+        super().__init__(setting, base=base)
         if start == "fourier":
             self.register_buffer("fourier_key", torch.randint(2**62, (1,)))
         if start == "learned":

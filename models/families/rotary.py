@@ -53,9 +53,9 @@ def trace_products(query: tuple[Tensor, ...], key: tuple[Tensor, ...]) -> Tensor
     return queries @ keys.transpose(-1, -2)
 
 
-def geometric_frequencies(count: int) -> Tensor:
-    """Return 10000^(-f/count) radians per token, float64 [count], the highest first."""
-    return 10000.0 ** (-torch.arange(count, dtype=torch.float64) / count)
+def geometric_frequencies(count: int, base: float) -> Tensor:
+    """Return base^(-f/count) radians per token, float64 [count], the highest first."""
+    return base ** (-torch.arange(count, dtype=torch.float64) / count)
 
 
 class RotaryLayer(PositionalLayer):
@@ -79,10 +79,13 @@ class Rotary(PositionalEncoding):
     #: The reason why its frequencies must not follow a problem's length, as the end of a sentence.
     not_rescalable: ClassVar[str] = ""
 
-    def __init__(self, setting: Setting) -> None:
+    def __init__(self, setting: Setting, *, base: float = 10_000.0) -> None:
         super().__init__(setting)
         if setting.head_dim % 2:
             raise UsageError(f"a rotary encoding needs an even head_dim, not {setting.head_dim}")
+        if base <= 1:
+            raise UsageError(f"base must be more than 1, not {base:g}")
+        self.base = base
 
     def layer(self, i: int) -> PositionalLayer:
         return RotaryLayer()
@@ -90,9 +93,9 @@ class Rotary(PositionalEncoding):
     def frequencies(self) -> Tensor:
         """Return the schedule in radians per token, float64 [R], the highest first.
 
-        A `rescaling` changes it. Here R = F and theta_f = 10000^(-f/F).
+        A `rescaling` changes it. Here R = F and theta_f = base^(-f/F).
         """
-        return geometric_frequencies(self.setting.head_dim // 2)
+        return geometric_frequencies(self.setting.head_dim // 2, self.base)
 
     def spread(self, theta: Tensor) -> Tensor:
         """Map the schedule [..., R] to the pairs of a head, [..., F]; 0 leaves a pair unrotated."""

@@ -46,6 +46,8 @@ RESCALINGS = ("pi", "ntk", "ntk-dynamic", "yarn", "yarn:ramp=paper")
         ("tape:context=no-mlp:width=12", "tape: width=12 does nothing with context=no-mlp"),
         ("tape:context=no-mlp:form=non-equivariant", "context=no-mlp has none"),
         ("tape-heads:clamp=-0.5", "tape-heads: clamp must be above 0, or 0 for none, not -0.5"),
+        ("tape:start=fourier:base=50", "tape: base=50 does nothing with start=fourier"),
+        *((f"{name}:base=1", "base must be more than 1, not 1") for name in ("rope", "tape")),
         ("tape:form=flat", "one of tensor, non-equivariant, vector"),
         ("tape-heads:form=vector", "unknown option of tape-heads 'form'"),
         # Parts that cannot be joined.

@@ -14,7 +14,8 @@ import pytest
 import torch
 from torch import Tensor
 
-from tape_arith.arith.registry.locate import known_names, split_modifier
+from tape_arith.arith.registry.declarations import Declaration
+from tape_arith.arith.registry.locate import declarations, known_names, split_modifier
 from tape_arith.arith.registry.names import parse
 from tape_arith.models.decoder import Decoder, DecoderConfig
 from tape_arith.models.encoding import PositionalEncoding
@@ -173,6 +174,11 @@ def is_scaled(name: str) -> bool:
     return build(name, setting()).computes_with_index
 
 
+def has_base(declared: Declaration) -> bool:
+    """Tell whether an option `base` is a number: dape's is the name of an encoding."""
+    return "base" in declared.options and declared.options["base"].annotation == "float"
+
+
 def scaled(row: Row) -> Row:
     """The row whose indices PosAug multiplies in training, by a number that its key alone tells."""
     if not row.pe.training:
@@ -238,8 +244,11 @@ RESCALED = (
     *("rope+pi:scale=static", "rope+ntk:scale=static", "rope-partial:fraction=0.75+ntk"),
     *("p-rope+pi", "p-rope+ntk", "xpos:scale_base=500+yarn", "pope+yarn", "tape+yarn"),
     *("tape:start=fourier+pi", "tape:form=vector+yarn", "tape-heads+ntk"),
+    *("rope:base=400+yarn", "rope:base=50+ntk", "tape:base=400+yarn"),
 )
+BASED = ("rope", "rand-rope", "p-rope", "rope-partial", "xpos", "pope", "tape", "tape-heads")
 PLAIN = (
+    *(f"{name}:base=50" for name in BASED),
     *("alibi", "t5", "shaw:kmax=3", "shaw", "fire", "rand-fire:init_l=2:l_max=200", "learned"),
     *("learned-offset", "rand-sinusoidal", "rand-rope", "rope-partial:fraction=0.75"),
     *("rope-partial", "p-rope:p=0.6", "xpos", "xpos:scale_base=3", "pope:phase=uniform"),
@@ -324,6 +333,7 @@ def test_every_encoding_and_extrapolation_has_an_oracle() -> None:
     held = {split_modifier(name.encoding.parts[-1].name) for name in names}
     assert {plain for _, plain in held} == set(known_names("encoding"))
     assert {plain for modifier, plain in held if modifier} == set(SCALED)
+    assert set(BASED) == {d.name for d in declarations("encoding") if has_base(d)}
     assert set(SCALED) == {name for name in known_names("encoding") if is_scaled(name)}
     extrapolations = {name.extrapolation.name for name in names if name.extrapolation}
     assert extrapolations | set(NUMBERINGS) == set(known_names("extrapolation"))

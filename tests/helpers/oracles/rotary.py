@@ -18,20 +18,25 @@ BASE = 10_000.0
 # ---- frequencies, and what changes them at test time -------------------------------------------
 
 
-def frequencies(head_dim: int) -> list[float]:
-    """theta_f = 10000^(-2f/K), f = 0 .. K/2 - 1, in radians a token (RoPE, arXiv 2104.09864)."""
-    return [BASE ** (-2.0 * f / head_dim) for f in range(head_dim // 2)]
+def base_of(row: Row) -> float:
+    base: float = row.options.get("base", BASE)
+    return base
 
 
-def ntk(head_dim: int, scale: float) -> list[float]:
-    """theta_f with the base b s^(K/(K-2)): the lowest frequency is divided by s, the highest by 1
-    (NTK-aware scaling; YaRN's paper, arXiv 2309.00071, Eq. 16). Dynamic NTK takes
-    s = a L/L0 - (a - 1), L the sequence's length > L0."""
-    base = BASE * scale ** (head_dim / (head_dim - 2.0))
+def frequencies(head_dim: int, base: float = BASE) -> list[float]:
+    """theta_f = b^(-2f/K), f = 0 .. K/2 - 1, in radians a token (RoPE, arXiv 2104.09864)."""
     return [base ** (-2.0 * f / head_dim) for f in range(head_dim // 2)]
 
 
-def index_ramp_ends(head_dim: int, trained_length: int) -> tuple[int, int]:
+def ntk(head_dim: int, scale: float, base: float) -> list[float]:
+    """theta_f with the base b s^(K/(K-2)): the lowest frequency is divided by s, the highest by 1
+    (NTK-aware scaling; YaRN's paper, arXiv 2309.00071, Eq. 16). Dynamic NTK takes
+    s = a L/L0 - (a - 1), L the sequence's length > L0."""
+    base = base * scale ** (head_dim / (head_dim - 2.0))
+    return [base ** (-2.0 * f / head_dim) for f in range(head_dim // 2)]
+
+
+def index_ramp_ends(head_dim: int, trained_length: int, base: float = BASE) -> tuple[int, int]:
     """First and last frequency of the ramp in the code that YaRN's authors published.
 
     The (real) number of the frequency that turns r times within the trained length solves
@@ -41,20 +46,20 @@ def index_ramp_ends(head_dim: int, trained_length: int) -> tuple[int, int]:
 
     def number(turns: float) -> float:
         log_wavelengths = math.log(trained_length / (2.0 * math.pi * turns))
-        return head_dim * log_wavelengths / (2.0 * math.log(BASE))
+        return head_dim * log_wavelengths / (2.0 * math.log(base))
 
     return max(math.floor(number(32.0)), 0), min(math.ceil(number(1.0)), head_dim - 1)
 
 
-def index_ramp(head_dim: int, trained_length: int) -> list[float]:
+def index_ramp(head_dim: int, trained_length: int, base: float) -> list[float]:
     """gamma_f of the published code: 1 keeps a frequency, 0 divides it by the whole scale."""
-    low, high = index_ramp_ends(head_dim, trained_length)
+    low, high = index_ramp_ends(head_dim, trained_length, base)
     return [min(1.0, max(0.0, 1.0 - (f - low) / (high - low))) for f in range(head_dim // 2)]
 
 
-def paper_ramp(head_dim: int, trained_length: int) -> list[float]:
+def paper_ramp(head_dim: int, trained_length: int, base: float) -> list[float]:
     """gamma_f of YaRN's paper (arXiv 2309.00071): linear in the turns r, from 1 to 32."""
-    turns = [trained_length * theta / (2.0 * math.pi) for theta in frequencies(head_dim)]
+    turns = [trained_length * theta / (2.0 * math.pi) for theta in frequencies(head_dim, base)]
     return [min(1.0, max(0.0, (r - 1.0) / 31.0)) for r in turns]
 
 
@@ -64,6 +69,7 @@ def extrapolated(row: Row, width: int, usual: Sequence[float]) -> tuple[Sequence
     if part is None or row.pe.training:
         return usual, 1.0
     options, setting = dict(part.options), row.pe.setting
+    base = base_of(row)
     length = int(row.seqs.final_length[row.row])
     if options.get("scale") == "static":
         length = setting.max_length
@@ -72,13 +78,13 @@ def extrapolated(row: Row, width: int, usual: Sequence[float]) -> tuple[Sequence
     if part.name == "pi":  # positions squeezed into the trained range (arXiv 2306.15595)
         return [theta / scale for theta in usual], 1.0
     if part.name == "ntk":
-        return ntk(width, scale), 1.0
+        return ntk(width, scale, base), 1.0
     if part.name == "ntk-dynamic":
         factor = options.get("factor", setting.max_length / trained)
         assert isinstance(factor, float)
-        return ntk(width, factor * scale - (factor - 1.0)), 1.0
+        return ntk(width, factor * scale - (factor - 1.0), base), 1.0
     ramp = paper_ramp if options.get("ramp") == "paper" else index_ramp
-    kept = zip(usual, ramp(width, trained), strict=True)
+    kept = zip(usual, ramp(width, trained, base), strict=True)
     yarn = [(1.0 - gamma) * theta / scale + gamma * theta for theta, gamma in kept]
     return yarn, 0.1 * math.log(scale) + 1.0
 
@@ -95,7 +101,9 @@ class RoPE(NoPE):
 
     def __init__(self, row: Row, index: list[int] | None = None) -> None:
         super().__init__(row, index)
-        thetas, self.magnitude = extrapolated(row, self.width(), frequencies(self.width()))
+        thetas, self.magnitude = extrapolated(
+            row, self.width(), frequencies(self.width(), base_of(row))
+        )
         self.thetas = torch.tensor(self.turning(thetas), dtype=torch.float64)
 
     def width(self) -> int:
@@ -147,7 +155,7 @@ class XPos(RoPE):
 
 class PoPE(RoPE):
     """sum_c softplus(q_c) softplus(k_c) cos((i - t) theta_c + delta_c) / sqrt(K), theta_c =
-    10000^(-c/K), c = 0 .. K - 1: every channel a magnitude with a phase of its own, delta [H, K]
+    b^(-c/K), c = 0 .. K - 1: every channel a magnitude with a phase of its own, delta [H, K]
     of each layer within [-2 pi, 0] (arXiv 2509.10534)."""
 
     def width(self) -> int:
@@ -204,7 +212,7 @@ class Contextual(NoPE, ABC):
             pairs = torch.stack(table.chunk(2, -1), -1)
             self.e = self.from_table(pairs)[:, None].repeat(heads)
             return
-        usual = frequencies(self.setting.head_dim)
+        usual = frequencies(self.setting.head_dim, base_of(row))
         if start == "fourier":  # drawn when the encoding was built; test_draws.py tests it
             assert isinstance(row.pe, Rotary)
             usual = row.pe.frequencies().tolist()
