@@ -167,6 +167,8 @@ class PositionalEncoding(nn.Module):
     kind: ClassVar[str] = "none"
     #: Author, year and arXiv number.
     paper: ClassVar[str] = ""
+    #: The option that follows the longest tested length unless it is given: training depends on it.
+    told_by: ClassVar[str] = ""
     #: Name suffixes of parameters without effect, kept because the paper's formula has them.
     inert: tuple[str, ...] = ()
     #: Name suffixes of matrices (tables) that get no weight decay; scalars and biases never do.

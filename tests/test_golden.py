@@ -55,6 +55,7 @@ RUNS: dict[str, tuple[str, ...]] = {
     "rope, sort": LISTS,
 }
 """Each run, named by its encoding first, and what it changes."""
+FAST = (KILLED, "tape+yarn", "rope, sort")
 FIRST_STEPS = ("--set=steps=10",)
 WRONG_COMMANDS = (
     "trane",
@@ -89,7 +90,9 @@ def test_data_is_frozen(golden: dict[str, Any], tmp_path: Path) -> None:
         assert _frozen_data() == golden["data"]
 
 
-@pytest.mark.parametrize("name", RUNS)
+@pytest.mark.parametrize(
+    "name", [name if name in FAST else pytest.param(name, marks=pytest.mark.slow) for name in RUNS]
+)
 def test_training_and_grid_are_frozen(
     name: str, golden: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -11,7 +11,7 @@ from tape_arith.arith.decoders.build import blueprint, user_errors
 from tape_arith.arith.errors import Failure
 from tape_arith.arith.grids.facts import About
 from tape_arith.arith.registry.locate import locate
-from tape_arith.arith.registry.names import Name, declared_kinds, parse
+from tape_arith.arith.registry.names import Name, declared_kinds, parse, told_tested_length
 from tape_arith.arith.runs.config import Config
 from tape_arith.arith.runs.preset import load_preset
 from tape_arith.arith.tasks.task import Problems
@@ -58,6 +58,7 @@ def about(name: Name, config: Config) -> About:
         label=display_names([str(name)])[str(name)],
         kinds=list(filter(None, declared_kinds(name.encoding))),
         papers=list(dict.fromkeys(filter(None, papers))),
+        told_tested_length=told_tested_length(name.encoding),
     )
     try:
         size, training = cost(name, config), training_flops_a_token(name, config)

@@ -74,6 +74,8 @@ class About(Strict):
     kinds: list[Text]
     """The kinds of its parts, each once."""
     papers: list[Text]
+    told_tested_length: bool | None = None
+    """Whether training depends on the longest tested length; None in records before 0.10.0."""
     parameters: Count | None = None
     """Number of parameters that the encoding adds. This and FLOPs are None if its code failed."""
     flops_a_token: NonNegative | None = None

@@ -60,6 +60,7 @@ class Declaration:
     label        name in figures, by default that of the class
     description  docstring of the class without its table of options; `summary` is its first line
     problem      why the facts cannot be used, if not empty
+    told_by      the option that follows the longest tested length unless it is given
     chance       share of a task's problems that the best guess gets right
     """
 
@@ -73,6 +74,7 @@ class Declaration:
     package: str = ""
     problem: str = ""
     description: str = ""
+    told_by: str = ""
     chance: float = 0.0
 
 
@@ -122,6 +124,7 @@ def read_declaration(
         chance=chance if isinstance(chance, float) else 0.0,
         kind=facts.get("kind", ""),
         paper=facts.get("paper", ""),
+        told_by=facts.get("told_by", ""),
         options=options,
         package=package,
     )

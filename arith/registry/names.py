@@ -154,6 +154,18 @@ def declared_kinds(encoding: Encoding) -> list[str]:
     return list(dict.fromkeys(declaration.kind for declaration in declared))
 
 
+def told_tested_length(encoding: Encoding) -> bool:
+    """Tell whether training depends on the longest tested length, as the parts declare.
+
+    Raises UsageError if a part is unknown.
+
+    >>> [told_tested_length(parse(name).encoding) for name in ("rope", "abacus", "abacus:k=20")]
+    [False, True, False]
+    """
+    declared = [(part, locate("encoding", part.name).declaration()) for part in encoding.parts]
+    return any(d.told_by and d.told_by not in dict(part.options) for part, d in declared)
+
+
 def source_hashes(encoding: Encoding) -> dict[str, str]:
     """Hash the file of each part that is not built in, but not the files that it imports.
 

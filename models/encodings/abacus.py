@@ -23,6 +23,7 @@ class Abacus(PlaceTable):
 
     kind = "task-structured"
     paper = "McLeish et al. 2024, arXiv 2405.17399"
+    told_by = "k"
     stream = b"abacus"
 
     def __init__(self, setting: Setting, *, k: int | None = None) -> None:

@@ -31,6 +31,7 @@ class Coupling(PlaceTable):
 
     kind = "task-structured"
     paper = "Cho et al. 2024, arXiv 2405.20671"
+    told_by = "s"
     stream = b"couple"
 
     def __init__(self, setting: Setting, *, s: int | None = None) -> None:

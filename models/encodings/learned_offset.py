@@ -19,6 +19,7 @@ class LearnedOffset(Learned):
     label = "Learned, offset"
     kind = "absolute"
     paper = "Cho et al. 2024, arXiv 2405.20671; Gehring et al. 2017, arXiv 1705.03122"
+    told_by = "rows"
 
     def __init__(self, setting: Setting, *, rows: int | None = None) -> None:
         super().__init__(setting, rows=rows)

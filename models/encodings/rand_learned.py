@@ -16,6 +16,7 @@ class RandLearned(Randomized, LearnedTable):
     label = "Randomized learned"
     kind = "randomized"
     paper = "Ruoss et al. 2023, arXiv 2305.16843; Gehring et al. 2017, arXiv 1705.03122"
+    told_by = "l_max"
 
     def __init__(self, setting: Setting, *, l_max: int | None = None) -> None:
         self.l_max = position_range(setting, l_max)

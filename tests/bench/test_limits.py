@@ -2,7 +2,6 @@
 
 import tempfile
 import threading
-import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -29,13 +28,14 @@ def test_products_are_the_same_whatever_computes_attention() -> None:
 def test_a_rate_is_the_sum_over_threads(
     hardware: Hardware, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Work that sleeps 2 ms, so that threads do not share a core; half a second by the clock."""
+    """Work that waits for that of every other thread; half a second by the clock."""
     threads: set[int] = set()
+    all_at_once = threading.Barrier(hardware.threads)
 
     def prepare() -> Callable[[], object]:
         def work() -> None:
             threads.add(threading.get_ident())
-            time.sleep(0.002)
+            all_at_once.wait(60)
 
         return work
 
