@@ -80,6 +80,7 @@ def _entry(declaration: Declaration) -> dict[str, Any]:
             name: {"type": option.annotation, "default": option.default, "meaning": option.meaning}
             for name, option in declaration.options.items()
         },
+        "told_by": declaration.told_by,
         "package": declaration.package,
         "problem": declaration.problem,
     }
@@ -111,6 +112,8 @@ def _part_text(facts: dict[str, Any]) -> str:
     lines = [f"{facts['name']} ({known}){_package(facts['package'])}"]
     lines += [f"paper: {facts['paper']}"] if facts["paper"] else []
     lines += ["", facts["description"]]
+    if told := facts["told_by"]:
+        lines += ["", f"Training depends on the longest tested length, unless {told} is given."]
     if "axes" in facts:
         lines += ["", f"lengths: {'; '.join(axis['name'] for axis in facts['axes'])}"]
         lines += [f"example: {facts['example']} is the tokens {facts['tokens']}"]
@@ -139,6 +142,7 @@ def _joined(name: str) -> Declaration:
         kind=" + ".join(part.kind for part in parts),
         summary=f"Both at once: {' and '.join(part.name for part in parts)}.",
         paper="; ".join(part.paper for part in parts),
+        told_by=" and ".join(filter(None, [part.told_by for part in parts])),
     )
 
 
@@ -234,7 +238,8 @@ def _package(name: str | None) -> str:
 def _line(entry: dict[str, Any]) -> str:
     options = ", ".join(f"{k}={_default(o, 'auto')}" for k, o in entry["options"].items())
     paper = f"{entry['paper']}." if entry["paper"] else ""
-    summary = entry["problem"] or f"{entry['summary']} {paper}".strip()
+    told = "Told the tested length." if entry["told_by"] else ""
+    summary = entry["problem"] or " ".join(filter(None, [entry["summary"], paper, told]))
     text = f"  {entry['name']:<15} {summary}{_package(entry['package'])}"
     if "parameters" in entry:
         text += f" {entry['parameters']:,} parameters, {entry['flops_a_token']:,.0f} FLOPs a token."

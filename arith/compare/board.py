@@ -132,6 +132,16 @@ class Board:
             ),
             of_panel["encoding"],
             Column("kind", "kind", value=lambda row: row.kind, left=True),
+            Column(
+                "told_tested_length",
+                "told",
+                lambda row: UNKNOWN if row.told is None else "yes" if row.told else "no",
+                value=lambda row: row.told,
+                left=True,
+                shown=any(row.told for row in self.rows),
+                note="Told: the encoding is told the longest tested length, which its positions "
+                "cover in training.",
+            ),
             of_panel["seeds"],
             of_panel["interval"],
             of_panel["out_of_distribution"],

@@ -4,6 +4,7 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 
 from tape_arith.arith.compare.lengths import cell, trained_and_tested
+from tape_arith.arith.compare.priors import told_note
 from tape_arith.arith.data.bucket import CARRY, EVALUATION
 from tape_arith.arith.errors import UsageError
 from tape_arith.arith.grids.axes import REGION_WORDS, Region
@@ -109,7 +110,9 @@ def footnote(
             spread += f"{RANGES} "
         values = "Cells" if each == "cell" else "Values"
         spread += f"{values} are means over seeds; in a mean every {each} weighs the same."
-    note = f"{source(panels, labels)} ± is the 95{NBSP}% interval: {spread}"
+    note = (
+        f"{source(panels, labels)}{told_note(panels, labels)} ± is the 95{NBSP}% interval: {spread}"
+    )
     if any(grid.converged is False for panel in panels for grid in panel.grids):
         usual = " on the usual problems" if SPLIT_WORDS.get(panels[0].first.split, True) else ""
         note += f" Not converged: below 99{NBSP}% in distribution{usual}."

@@ -1,11 +1,11 @@
 """The order of encodings in a comparison, and the leaderboard."""
 
 from collections.abc import Iterable, Mapping, Sequence
-from contextlib import suppress
 from dataclasses import replace
 from itertools import product
 
 from tape_arith.arith.compare.board import Board, Section
+from tape_arith.arith.compare.priors import is_told, kinds
 from tape_arith.arith.compare.row import Comparison, Row, Training
 from tape_arith.arith.compare.run_states import Key, TolerantState, key, read_states
 from tape_arith.arith.compare.selection import Selection
@@ -14,33 +14,21 @@ from tape_arith.arith.grids.axes import Region
 from tape_arith.arith.grids.panel import Panel
 from tape_arith.arith.grids.statistics import holm, welch
 from tape_arith.arith.machine import datasheet
-from tape_arith.arith.registry.names import declared_kinds, is_builtin, parse
 from tape_arith.arith.terminal import say
 
 _RANKED_BY: Region = "out_of_distribution"
 _REFERENCES = ("rope", "tape")
 """The encodings against which the protocol tests every other one."""
-_AGNOSTIC, _STRUCTURED = "Task-agnostic", "Task-structured"
+_AGNOSTIC, _TOLD, _STRUCTURED = "Task-agnostic", "Told the tested length", "Task-structured"
 _UNKNOWN, _NOT_RANKED = "Of unknown kind", "Not ranked"
 SECTIONS: Mapping[str, str] = {
     _AGNOSTIC: "",
+    _TOLD: "their positions in training cover the longest tested problem, as no other's do",
     _STRUCTURED: "these know where digits stand, a prior that the others do not have",
     _UNKNOWN: "their files are missing, so their kind is unknown",
     _NOT_RANKED: "a seed below 99 % in distribution, or a mean that is not known",
 }
 """The sections in their order, and why each is ranked apart."""
-
-
-def kinds(panel: Panel) -> list[str] | None:
-    """Return the kinds of an encoding's parts, each once; None if unknown.
-
-    For a user's encoding they are those that its run recorded.
-    """
-    with suppress(UsageError):
-        encoding = parse(panel.encoding).encoding
-        if panel.about is None or is_builtin(encoding):
-            return declared_kinds(encoding)
-    return None if panel.about is None else panel.about.kinds
 
 
 def by_rank(panel: Panel) -> tuple[bool, float, str]:
@@ -63,7 +51,9 @@ def section(panel: Panel) -> str:
     known = kinds(panel)
     if known is None:
         return _UNKNOWN
-    return _STRUCTURED if "task-structured" in known else _AGNOSTIC
+    if "task-structured" in known:
+        return _STRUCTURED
+    return _TOLD if is_told(panel) else _AGNOSTIC
 
 
 def sort_panels(panels: Sequence[Panel]) -> list[Panel]:
@@ -134,6 +124,7 @@ def board_of(
             title,
             rank=rank if panel.ranked else None,
             kind=" + ".join(["unknown"] if (known := kinds(panel)) is None else known),
+            told=is_told(panel),
             tests=tests[panel.name],
             runs=[runs.get(key(grid)) for grid in panel.grids],
         )

@@ -58,6 +58,8 @@ class Row:
     rank: int | None = None
     """The rank within its section, from 1; None if the encoding is not ranked."""
     kind: str = ""
+    told: bool | None = None
+    """Whether training depended on the longest tested length; None if unknown."""
     tests: Mapping[str, Comparison] = field(default_factory=dict)
     """The comparison with each reference, by its name."""
     runs: Sequence[TolerantState | None] = ()
@@ -105,6 +107,7 @@ class Row:
             "solved_to": {f"{share:g}": panel.solved_to(share) for share in SOLVED},
             "rank": self.rank,
             "kind": self.kind,
+            "told_tested_length": self.told,
             "tests": {
                 name: (test.welch._asdict() if test.welch else {})
                 | {"p_holm": test.p_holm, "why_not": test.why_not}

@@ -18,7 +18,7 @@ from torch import Tensor
 from tape_arith.arith.contracts.promises import Check, CheckOutcome, ContractReport, outcome_of
 from tape_arith.arith.registry.load import load_classes
 from tape_arith.arith.registry.locate import Location, declarations, locate
-from tape_arith.arith.registry.names import Name, source_hashes
+from tape_arith.arith.registry.names import Name, parse, source_hashes, told_tested_length
 from tape_arith.models.build import build_decoder
 from tape_arith.models.decoder import Decoder, DecoderConfig
 from tape_arith.models.encoding import Setting, Workload
@@ -59,7 +59,13 @@ def decoder_for(
     """
     sizes = num_layers, SETTING.hidden_size, SETTING.num_heads, SETTING.head_dim
     config = DecoderConfig(VOCABULARY, *sizes, mlp_size=24, **variant)
-    setting = replace(SETTING, num_layers=num_layers, max_length=max_length, loops=config.loops)
+    setting = replace(
+        SETTING,
+        num_layers=num_layers,
+        max_length=max_length,
+        longest_number=max_length // 3,
+        loops=config.loops,
+    )
     decoder = build_decoder(config, load_classes(name), setting, seed=0).double().eval()
     generator = torch.Generator().manual_seed(1)
     with torch.no_grad():
@@ -247,9 +253,30 @@ def check_bfloat16(name: Name | str) -> None:
     assert bool(plain.isfinite().all()), "logits of bfloat16 weights that are not finite"
 
 
+def check_told(name: Name | str) -> None:
+    """Training depends on the longest tested length just if the class says so by `told_by`.
+
+    Usually: a table, a range or a scale from `setting.max_length` or `setting.longest_number`.
+    `told_by` is the option that sets it by hand; results rank encodings that have one apart.
+    """
+    shorter, longer = (decoder_for(name, max_length=n * TRAINED_LENGTH).train() for n in (4, 8))
+    with torch.no_grad():  # tables that differ in size have their first rows in common
+        for small, large in zip(shorter.parameters(), longer.parameters(), strict=True):
+            large[tuple(slice(size) for size in small.shape)] = small
+    before, after = forward(shorter, example_batch()), forward(longer, example_batch())
+    change = float((after - before).abs().max() / before.abs().max())
+    named = parse(name) if isinstance(name, str) else name
+    if told_tested_length(named.encoding):
+        assert change > TOLERANCE, "it says `told_by`, but a longer test changes no training logit"
+    else:
+        assert change <= TOLERANCE, (
+            f"twice the tested length changes training logits by {change:.1e}"
+        )
+
+
 CHECKS: tuple[Check[Name], ...] = (
     *(check_shape, check_causal, check_order, check_no_dead_parameter, check_rows),
-    *(check_deterministic, check_prefix, check_packed, check_bfloat16),
+    *(check_deterministic, check_prefix, check_packed, check_bfloat16, check_told),
 )
 
 

@@ -157,12 +157,15 @@ def declared_kinds(encoding: Encoding) -> list[str]:
 def told_tested_length(encoding: Encoding) -> bool:
     """Tell whether training depends on the longest tested length, as the parts declare.
 
-    Raises UsageError if a part is unknown.
+    So it does if that of the weights that it starts from did. Raises UsageError if a part is
+    unknown.
 
     >>> [told_tested_length(parse(name).encoding) for name in ("rope", "abacus", "abacus:k=20")]
     [False, True, False]
     """
     declared = [(part, locate("encoding", part.name).declaration()) for part in encoding.parts]
+    if encoding.origin is not None and told_tested_length(encoding.origin.encoding):
+        return True
     return any(d.told_by and d.told_by not in dict(part.options) for part, d in declared)
 
 

@@ -20,7 +20,7 @@ def test_list_as_json(comparison: Path) -> None:
     ]
     assert content["schema"] == 1 and content["tasks"][0] == "addition"
     assert content["task_packages"] == {}
-    keys = ["name", "kind", "summary", "paper", "options", "package", "problem"]
+    keys = ["name", "kind", "summary", "paper", "options", "told_by", "package", "problem"]
     for kind in ("encoding", "extrapolation"):
         entries = content[f"{kind}s"]
         assert [entry["name"] for entry in entries] == known_names(kind)

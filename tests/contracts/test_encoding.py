@@ -24,6 +24,9 @@ NAMES = [
     *("tape+yarn", "rand-learned+even", "abacus+rand-rope+even", "abacus+fire", "abacus+rope+yarn"),
     *("abacus+tape", "coupling+rope", "abacus+bipe", "abacus+coupling", "abacus+aug-rope"),
     *("aug-fire", "aug-tape", "aug-rope+yarn"),
+    # Not told the tested length.
+    *("rand-rope:l_max=300", "rand-learned:l_max=300", "learned-offset:rows=300"),
+    *("abacus:k=20", "coupling:s=50"),
 ]
 
 
@@ -91,6 +94,10 @@ SLIPS = {
         EMBED.format("((index.to(x) + 1000)[..., None] @ torch.ones(1, 16).to(x)).sin()"),
         "autocast: relative error",
     ),
+    "told": (
+        EMBED.format("(index / self.setting.max_length)[..., None].to(x)"),
+        "twice the tested length changes training logits",
+    ),
 }
 
 
@@ -115,12 +122,12 @@ def test_each_slip_is_explained(check: str, here: Path) -> None:
 
 def test_every_check_has_a_promise_and_a_slip() -> None:
     report = examine(parse("rope"))
-    assert report.sources == {} and as_text(report).endswith("10 of 10 checks hold")
+    assert report.sources == {} and as_text(report).endswith("11 of 11 checks hold")
     assert all(outcome.expected.endswith(".") for outcome in report.outcomes)
     assert set(SLIPS) == {outcome.check for outcome in report.outcomes}
     fire = examine(parse("fire"))
     assert "packed=False" in outcome_of(fire, "packed").happened
-    assert as_text(fire).endswith("9 of 9 checks hold")  # what does not apply does not count
+    assert as_text(fire).endswith("10 of 10 checks hold")  # what does not apply does not count
 
 
 def test_warnings(here: Path) -> None:

@@ -15,7 +15,8 @@ def row(declared: Declaration) -> str:
         for key, option in declared.options.items()
     )
     summary = declared.summary.removesuffix(".")
-    return f"| `{declared.name}` | {summary} | {options} | {declared.paper} |"
+    told = f" (told by `{declared.told_by}`)" if declared.told_by else ""
+    return f"| `{declared.name}`{told} | {summary} | {options} | {declared.paper} |"
 
 
 def readme() -> str:

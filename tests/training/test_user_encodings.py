@@ -58,7 +58,7 @@ def write(body: str, embed: str = EMBED) -> None:
 @pytest.mark.parametrize("body", READS.values(), ids=READS)
 def test_an_encoding_that_keeps_the_contract_is_trained_and_scored(body: str, here: Path) -> None:
     write(body)
-    assert done("check", "mine.py:Mine").out.endswith("10 of 10 checks hold\n")
+    assert done("check", "mine.py:Mine").out.endswith("11 of 11 checks hold\n")
     done("train", "--pe", "mine.py:Mine", *settings(steps=2))
     assert Run(Path(RUN)).grid_file().exists()
     done("score", RUN, "--split", "carry")
