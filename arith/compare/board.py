@@ -16,8 +16,9 @@ from tape_arith.arith.compare.columns import (
     panel_columns,
     solved_key,
 )
+from tape_arith.arith.compare.effects import DOWN, LEVEL, UP, Effect, power_note
 from tape_arith.arith.compare.labels import panel_labels
-from tape_arith.arith.compare.row import LEVEL, Row
+from tape_arith.arith.compare.row import Row
 from tape_arith.arith.grids.panel import SOLVED, Panel
 
 _FIRST_IN_FILES = (
@@ -147,7 +148,8 @@ class Board:
             of_panel["out_of_distribution"],
             Column("each_seed", "each seed, %", _each_seed),
             *(of_panel[key] for key in middle if key in of_panel),
-            *map(self._test, self.references),
+            *map(self._difference, self.references),
+            self._from_best,
             Column(
                 "last_states",
                 "last states",
@@ -169,35 +171,41 @@ class Board:
             of_panel["converged"],
         ]
 
-    def _test(self, reference: str) -> Column[Row]:
-        def entries(row: Row) -> dict[str, object]:
-            test = row.tests[reference]
-            return {
-                f"difference_from_{reference}": test.welch and test.welch.difference,
-                f"p_{reference}": test.welch and test.welch.p,
-                f"p_holm_{reference}": test.p_holm,
-                f"no_test_{reference}": test.why_not,
-            }
-
-        arrows = f"\N{UPWARDS ARROW} better and \N{DOWNWARDS ARROW} worse at {100 * LEVEL:g} %"
+    def _difference(self, reference: str) -> Column[Row]:
+        arrows = f"{UP} better and {DOWN} worse at {100 * LEVEL:g} %"
         names = ", ".join(f"vs {self.label(name)}" for name in self.references)
         note = (
-            f"{names}: Welch's t test of the means out of distribution, over seeds, two-sided; p "
-            f"after Holm over the {self.num_tests} tests made here, {arrows}. A dash: no test. The "
-            "row is the reference, the reference is not scored, one of the two has one seed or is "
-            "not ranked, both are the same training runs, or neither varies between seeds."
+            f"{names}: the difference of the means out of distribution in points, with its 95 % "
+            f"interval (Welch). {arrows}: Welch's t test over seeds, two-sided, after Holm over "
+            f"the {self.num_tests} tests of trained encodings against "
+            f"{' and '.join(map(self.label, self.references))}. A dash: the row is the reference, "
+            "the reference is not scored, one of the two has one seed or is not ranked, both are "
+            "the same training runs, or neither varies between seeds. --csv has p and the "
+            "difference paired by seed."
         )
         impossible = f"{names}: no test was possible; --csv says why, encoding by encoding."
         return Column(
             f"vs_{reference}",
             f"vs {self.label(reference)}",
-            lambda row: str(row.tests[reference]),
-            numbers=entries,
+            lambda row: str(row.effects[reference]),
+            numbers=lambda row: _difference_numbers(reference, row.effects[reference]),
             printed=True,
             importance=12,
-            signs="p of Welch's t test over seeds, after Holm over "
-            f"{self.num_tests} tests, {arrows}",
+            signs="difference in points ± its 95 % interval, by Welch's t test over seeds after "
+            f"Holm over {self.num_tests} tests {arrows}",
             note=note if self.num_tests else impossible,
+        )
+
+    @property
+    def _from_best(self) -> Column[Row]:
+        return Column(
+            "vs_best",
+            "vs best",
+            lambda row: str(row.from_best),
+            numbers=lambda row: _difference_numbers("best", row.from_best, tested=False),
+            importance=18,
+            note="Vs best: the same difference from the first of the section, which the results "
+            "themselves chose, so that it is not tested.",
         )
 
     @property
@@ -267,6 +275,7 @@ class Board:
             "The order is that of the mean out of distribution: where intervals overlap widely it "
             "says little, and of rows with one seed nothing is known beyond that run.",
             *notes_of(self.columns),
+            *filter(None, [power_note(self.panels)]),
         ]
         if len(self.rows) < self.num_encodings:
             paragraphs.append(
@@ -298,6 +307,22 @@ class Board:
             "one; each the median over seeds."
             f"{' Times of different machines do not compare.' * (len(self.machines) > 1)}"
         )
+
+
+def _difference_numbers(other: str, effect: Effect, *, tested: bool = True) -> dict[str, object]:
+    """Return the numbers of a difference from `other` for CSV."""
+    test, pairs = effect.welch, effect.paired
+    numbers: dict[str, object] = {
+        f"difference_from_{other}": test and test.difference,
+        f"difference_from_{other}_half_width": test and test.half_width,
+        f"paired_difference_from_{other}": pairs and pairs.difference,
+        f"paired_difference_from_{other}_half_width": pairs and pairs.half_width,
+    }
+    if tested:
+        numbers[f"p_{other}"] = test and test.p
+        numbers[f"p_holm_{other}"] = effect.p_holm
+        numbers[f"no_test_{other}"] = effect.why_not
+    return numbers
 
 
 def _each_seed(row: Row) -> str:

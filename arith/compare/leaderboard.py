@@ -2,23 +2,20 @@
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
-from itertools import product
 
 from tape_arith.arith.compare.board import Board, Section
+from tape_arith.arith.compare.effects import RANKED_BY, Effect, effect, effects
 from tape_arith.arith.compare.priors import is_told, kinds
-from tape_arith.arith.compare.row import Comparison, Row, Training
+from tape_arith.arith.compare.row import Row, Training
 from tape_arith.arith.compare.run_states import Key, TolerantState, key, read_states
 from tape_arith.arith.compare.selection import Selection
 from tape_arith.arith.errors import UsageError
-from tape_arith.arith.grids.axes import Region
 from tape_arith.arith.grids.panel import Panel
-from tape_arith.arith.grids.statistics import holm, welch
 from tape_arith.arith.machine import datasheet
 from tape_arith.arith.terminal import say
 
-_RANKED_BY: Region = "out_of_distribution"
 _REFERENCES = ("rope", "tape")
-"""The encodings against which the protocol tests every other one."""
+"""The encodings against which every trained one is tested: planned, whatever the results."""
 _AGNOSTIC, _TOLD, _STRUCTURED = "Task-agnostic", "Told the tested length", "Task-structured"
 _UNKNOWN, _NOT_RANKED = "Of unknown kind", "Not ranked"
 SECTIONS: Mapping[str, str] = {
@@ -33,7 +30,7 @@ SECTIONS: Mapping[str, str] = {
 
 def by_rank(panel: Panel) -> tuple[bool, float, str]:
     """Return a sort key: by mean out of distribution, highest first; unranked last, by name."""
-    mean = panel.mean(_RANKED_BY) or 0.0
+    mean = panel.mean(RANKED_BY) or 0.0
     return not panel.ranked, -mean if panel.ranked else 0.0, panel.name
 
 
@@ -116,16 +113,18 @@ def board_of(
 ) -> Board:
     """Return the leaderboard of `panels`; `runs` has times and costs. Raises as `build_board`."""
     ordered = sections(panels)
-    tests, num_tests = _significance_tests(sort_panels(panels))
+    compared, num_tests = effects(sort_panels(panels), _REFERENCES)
 
     def row(panel: Panel, title: str, rank: int) -> Row:
+        best = ordered[title][0]
         made = Row(
             panel,
             title,
             rank=rank if panel.ranked else None,
             kind=" + ".join(["unknown"] if (known := kinds(panel)) is None else known),
             told=is_told(panel),
-            tests=tests[panel.name],
+            effects=compared[panel.name],
+            from_best=effect(panel, best) if panel.ranked and panel is not best else Effect(),
             runs=[runs.get(key(grid)) for grid in panel.grids],
         )
         return _with_costs(made) if costs else made
@@ -135,50 +134,6 @@ def board_of(
         for title, members in ordered.items()
     ]
     return Board(made, _REFERENCES, excluded, num_tests, len(panels), costs)
-
-
-def _significance_tests(
-    panels: Sequence[Panel],
-) -> tuple[dict[str, dict[str, Comparison]], int]:
-    """Test each encoding against the references; return the tests and the number of different ones.
-
-    Holm's correction is over all tests. A test between two references counts once and is on the
-    rows of both. Encodings that are not ranked are not tested. Neither are two ways of scoring the
-    same training runs: Welch's test assumes independent means.
-    """
-    by_name = {panel.name: panel for panel in panels}
-    tests: dict[tuple[str, str], Comparison] = {}
-    for panel, reference in product(panels, _REFERENCES):
-        other = by_name.get(reference)
-        reason = _why_no_test(panel, reference, other)
-        result = None
-        if other is not None and reason is None:
-            result = welch(panel.seed_means(_RANKED_BY), other.seed_means(_RANKED_BY))
-            reason = None if result else "neither varies between seeds"
-        tests[panel.name, reference] = Comparison(result, None, reason)
-    p = {frozenset(pair): test.welch.p for pair, test in tests.items() if test.welch}
-    adjusted = dict(zip(p, holm(list(p.values())), strict=True))
-    of_name: dict[str, dict[str, Comparison]] = {}
-    for (name, reference), test in tests.items():
-        p_holm = adjusted.get(frozenset((name, reference)))
-        of_name.setdefault(name, {})[reference] = replace(test, p_holm=p_holm)
-    return of_name, len(p)
-
-
-def _why_no_test(panel: Panel, reference: str, other: Panel | None) -> str | None:
-    """Return why an encoding is not tested against a reference; None if Welch's test is tried."""
-    if panel.name == reference:
-        return "the reference itself"
-    if other is None:
-        return f"no scored run of {reference}"
-    for each in (panel, other):
-        if not each.ranked:
-            return f"{each.name} is not ranked"
-    if panel.encoding == other.encoding:
-        return "the same training runs"
-    return next(
-        (f"one seed of {each.name}" for each in (panel, other) if len(each.seeds) < 2), None
-    )
 
 
 # ---- costs -------------------------------------------------------------------------------------

@@ -5,34 +5,10 @@ from dataclasses import asdict, dataclass, field
 from functools import cached_property
 from typing import Any, NamedTuple
 
-from tape_arith.arith.compare.columns import UNKNOWN
+from tape_arith.arith.compare.effects import Effect
 from tape_arith.arith.compare.run_states import TolerantState
 from tape_arith.arith.grids.panel import SOLVED, Panel
-from tape_arith.arith.grids.statistics import Welch
 from tape_arith.arith.runs.metrics import last_evaluations
-
-LEVEL = 0.05
-"""A difference is significant if Holm's p is at most this."""
-
-
-@dataclass(frozen=True)
-class Comparison:
-    """The test of an encoding's mean out of distribution against that of a reference."""
-
-    welch: Welch | None = None
-    p_holm: float | None = None
-    """The p value, corrected for all tests of the leaderboard."""
-    why_not: str | None = None
-    """Why there is no test."""
-
-    def __str__(self) -> str:
-        """Return p, with an arrow for a significant difference; "-" for no test."""
-        if self.welch is None or self.p_holm is None:
-            return UNKNOWN
-        p = "<0.001" if self.p_holm < 0.001 else f"{self.p_holm:.3f}"
-        better = self.welch.difference > 0
-        arrow = "\N{UPWARDS ARROW} " if better else "\N{DOWNWARDS ARROW} "
-        return arrow + p if self.p_holm <= LEVEL else p
 
 
 class Training(NamedTuple):
@@ -60,8 +36,10 @@ class Row:
     kind: str = ""
     told: bool | None = None
     """Whether training depended on the longest tested length; None if unknown."""
-    tests: Mapping[str, Comparison] = field(default_factory=dict)
-    """The comparison with each reference, by its name."""
+    effects: Mapping[str, Effect] = field(default_factory=dict)
+    """The difference from each reference, by its name."""
+    from_best: Effect = field(default_factory=Effect)
+    """The difference from the best encoding of the section."""
     runs: Sequence[TolerantState | None] = ()
     """The run of each seed, if its files are here."""
     trainings: Sequence[Training] = ()
@@ -108,11 +86,8 @@ class Row:
             "rank": self.rank,
             "kind": self.kind,
             "told_tested_length": self.told,
-            "tests": {
-                name: (test.welch._asdict() if test.welch else {})
-                | {"p_holm": test.p_holm, "why_not": test.why_not}
-                for name, test in self.tests.items()
-            },
+            "tests": {name: effect.content() for name, effect in self.effects.items()},
+            "from_best": self.from_best.content(),
             "last_states": [[value for _, value in each] or None for each in states],
             "last_steps": [[step for step, _ in each] for each in states if each],
             "train_seconds": self.train_seconds,

@@ -18,7 +18,8 @@ from tape_arith.arith.compare.columns import (
     texts,
     with_something_known,
 )
-from tape_arith.arith.compare.row import LEVEL, Row
+from tape_arith.arith.compare.effects import LEVEL
+from tape_arith.arith.compare.row import Row
 from tape_arith.arith.errors import UsageError
 
 T = TypeVar("T")

@@ -18,8 +18,8 @@ import numpy as np
 import pytest
 from scipy import stats
 
+from tape_arith.arith.compare.effects import Effect
 from tape_arith.arith.compare.labels import display_names
-from tape_arith.arith.compare.row import Comparison
 from tape_arith.arith.decoders.cost import about
 from tape_arith.arith.documents import write_document
 from tape_arith.arith.files import slug
@@ -181,10 +181,23 @@ def test_the_order_and_what_stands_apart(made: Path) -> None:
     assert rows(content)["gone:b_f=3"]["kind"] == "unknown"
 
 
+def assert_differences(found: dict[str, Any], own: list[float], others: list[float]) -> None:
+    """Compare with scipy: unpaired, and paired over the seeds that both have."""
+    oracle = stats.ttest_ind(own, others, equal_var=False).confidence_interval()
+    assert found["difference"] == pytest.approx(np.mean(own) - np.mean(others))
+    assert found["half_width"] == pytest.approx((oracle.high - oracle.low) / 2)
+    common = min(len(own), len(others))
+    oracle = stats.ttest_rel(own[:common], others[:common]).confidence_interval()
+    pairs = found["paired"]
+    assert pairs["difference"] == pytest.approx((oracle.high + oracle.low) / 2)
+    assert pairs["half_width"] == pytest.approx((oracle.high - oracle.low) / 2)
+    assert pairs["seeds"] == common
+
+
 def test_tests_against_the_references(made: Path) -> None:
     content, grids = leaderboard(), raw(made / "runs")
     pairs = [("rope", "tape"), ("fire", "rope"), ("fire", "tape"), ("abacus", "rope")]
-    pairs += [("abacus", "tape"), ("rope+yarn", "tape")]
+    pairs += [("abacus", "tape")]
     pairs += [("gone:b_f=3", "rope"), ("gone:b_f=3", "tape")]
     p = {
         pair: float(stats.ttest_ind(*(outside(grids[n]) for n in pair), equal_var=False).pvalue)
@@ -200,8 +213,8 @@ def test_tests_against_the_references(made: Path) -> None:
         test = found[name]["tests"][reference]
         assert test["p"] == pytest.approx(p[name, reference], rel=1e-6)
         assert test["p_holm"] == pytest.approx(value, rel=1e-6)
-        difference = np.mean(outside(grids[name])) - np.mean(outside(grids[reference]))
-        assert test["difference"] == pytest.approx(difference)
+        own, others = outside(grids[name]), outside(grids[reference])
+        assert_differences(test, own, others)
     both_ways = found["tape"]["tests"]["rope"], found["rope"]["tests"]["tape"]
     assert both_ways[0]["p_holm"] == both_ways[1]["p_holm"]
     assert both_ways[0]["difference"] == -both_ways[1]["difference"]
@@ -213,6 +226,19 @@ def test_tests_against_the_references(made: Path) -> None:
     ):
         test = found[name]["tests"][reference]
         assert test["p_holm"] is None and test["why_not"] == why and "p" not in test
+    # Runs that are scored again are compared, but they are no further encodings.
+    again = found["rope+yarn"]["tests"]
+    assert again["tape"]["p_holm"] is None and "not trained" in again["tape"]["why_not"]
+    assert_differences(again["tape"], outside(grids["rope+yarn"]), outside(grids["tape"]))
+    by_seed = np.subtract(outside(grids["rope+yarn"]), outside(grids["rope"]))
+    assert again["rope"]["paired"]["difference"] == pytest.approx(by_seed.mean())
+    # The first of a section is compared with nobody, the others with it.
+    (agnostic,) = (s["rows"] for s in content["sections"] if s["title"] == "Task-agnostic")
+    best, *below = (row["encoding"] for row in agnostic)
+    assert found[best]["from_best"]["paired"] is None and "t" not in found[best]["from_best"]
+    for name in below:
+        if found[name]["from_best"]["why_not"] is None:
+            assert_differences(found[name]["from_best"], outside(grids[name]), outside(grids[best]))
     shutil.rmtree(made / "runs/mini/tape")
     assert rows(leaderboard())["fire"]["tests"]["tape"]["why_not"] == "no scored run of tape"
 
@@ -320,17 +346,17 @@ def test_how_training_went_with_its_mfu(made: Path) -> None:
 @pytest.mark.parametrize(
     ("difference", "p_holm", "text"),
     [
-        (0.1, 0.05, "\N{UPWARDS ARROW} 0.050"),
-        (-0.1, 0.049, "\N{DOWNWARDS ARROW} 0.049"),
-        (0.1, 0.051, "0.051"),
-        (-0.1, 0.0004, "\N{DOWNWARDS ARROW} <0.001"),
+        (0.1, 0.05, "\N{UPWARDS ARROW} +10.0 ± 2.5"),
+        (-0.1, 0.049, "\N{DOWNWARDS ARROW} \N{MINUS SIGN}10.0 ± 2.5"),
+        (0.1, 0.051, "+10.0 ± 2.5"),
+        (0.1, None, "+10.0 ± 2.5"),
     ],
 )
 def test_an_arrow_marks_five_percent_and_its_direction(
-    difference: float, p_holm: float, text: str
+    difference: float, p_holm: float | None, text: str
 ) -> None:
-    test = Welch(difference, 1.0, 4.0, p_holm)
-    assert str(Comparison(test, p_holm)) == text
+    test = Welch(difference, 1.0, 4.0, 0.01, 0.025)
+    assert str(Effect(test, None, p_holm)) == text
 
 
 def test_the_texts_say_the_same(made: Path) -> None:
@@ -374,7 +400,7 @@ def test_latex(made: Path) -> None:
     assert (
         "over problems)" not in body and "& 1\\dag{} &" in body and "\\dag{}: one seed" in caption
     )
-    assert "solved to" in caption and "Holm over 8 tests" in caption
+    assert "solved to" in caption and "Holm over 7 tests" in caption
     # Nothing that LaTeX would take for more than text, outside of its own commands.
     bare = re.sub(r"\\[a-zA-Z]+|\\[\\%#_&{}$]|\$\\?[a-z<>|-]+\$", "", text)
     assert not re.search(r"[%#_$^]", bare)

@@ -10,9 +10,10 @@ from matplotlib.figure import Figure
 from matplotlib.text import Text
 
 from tape_arith.arith.compare.board import Board, Section
+from tape_arith.arith.compare.effects import Effect
 from tape_arith.arith.compare.labels import display_names
 from tape_arith.arith.compare.leaderboard import SECTIONS
-from tape_arith.arith.compare.row import Comparison, Row
+from tape_arith.arith.compare.row import Row
 from tape_arith.arith.figures.leaderboard import COLOUR, NOT_RANKED, compose, heights
 from tape_arith.arith.grids.panel import Panel
 from tests.helpers.figures import assert_texts_are_apart
@@ -31,8 +32,8 @@ def row(name: str, values: Sequence[float], *, inside: float = 0.996) -> Row:
         filled(exact, 10_000, encoding=name, seed=seed, trained=8)
         for seed, exact in enumerate(counts)
     )
-    tests = dict.fromkeys(("rope", "tape"), Comparison(why_not="nothing to test"))
-    return Row(panel, rank=1 if panel.ranked else None, kind="rotary", tests=tests)
+    effects = dict.fromkeys(("rope", "tape"), Effect(why_not="nothing to test"))
+    return Row(panel, rank=1 if panel.ranked else None, kind="rotary", effects=effects)
 
 
 def board(*sections: Section[Row], left_out: Sequence[tuple[str, str]] = ()) -> Board:

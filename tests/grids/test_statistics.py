@@ -11,8 +11,10 @@ from hypothesis import strategies as st
 from scipy import stats
 
 from tape_arith.arith.grids.statistics import (
+    detectable,
     false_discovery,
     holm,
+    paired,
     student_t,
     two_proportion,
     welch,
@@ -118,6 +120,8 @@ class TestWelch:
         assert test.difference == pytest.approx(np.mean(one) - np.mean(other), abs=1e-15)
         assert (test.t, test.df) == pytest.approx((oracle.statistic, oracle.df), rel=1e-9)
         assert test.p == pytest.approx(oracle.pvalue, rel=1e-9)
+        low, high = oracle.confidence_interval()
+        assert test.half_width == pytest.approx((high - low) / 2, rel=1e-9)
         assert test.t == -reverse.t and test.p == pytest.approx(reverse.p, rel=1e-9)
 
     @settings(max_examples=100, deadline=None)
@@ -139,6 +143,27 @@ class TestWelch:
             ([0.1, 0.1, 0.1], [0.3, 0.3]),
         ):
             assert welch(one, other) is None and welch(other, one) is None
+
+
+def test_what_seeds_can_show() -> None:
+    """The smallest difference that scipy's noncentral t finds in 80 of 100 cases."""
+    for seeds, level, power in ((3, 0.05, 0.8), (5, 0.05, 0.8), (10, 0.01, 0.9)):
+        df, critical = 2 * (seeds - 1), stats.t.ppf(1 - level / 2, 2 * (seeds - 1))
+        shift = detectable(0.02, seeds, power, level) / (0.02 * np.sqrt(2 / seeds))
+        found = stats.nct.sf(critical, df, shift) + stats.nct.cdf(-critical, df, shift)
+        assert found == pytest.approx(power, abs=1e-4)
+
+
+def test_pairs_are_the_common_seeds() -> None:
+    one, other = {0: 0.3, 1: 0.5, 2: 0.6, 7: 0.9}, {2: 0.5, 1: 0.2, 0: 0.1, 8: 0.0}
+    found, reverse = paired(one, other), paired(other, one)
+    assert found is not None and reverse is not None and found.seeds == 3
+    oracle = stats.ttest_rel([0.3, 0.5, 0.6], [0.1, 0.2, 0.5])
+    low, high = oracle.confidence_interval()
+    assert found.difference == pytest.approx((low + high) / 2) == -reverse.difference
+    assert found.half_width == pytest.approx((high - low) / 2)
+    assert paired({0: 0.1}, {0: 0.2}) is None and paired({0: 0.1, 1: 0.2}, {2: 0.2, 3: 0.1}) is None
+    assert paired({0: 0.5, 1: 0.25}, {0: 0.25, 1: 0.0}) is None
 
 
 def rejected(p: Sequence[float], level: float) -> list[bool]:

@@ -14,9 +14,10 @@ import numpy as np
 
 from tape_arith.arith.compare.board import Board, Section
 from tape_arith.arith.compare.curves import curve_rows
+from tape_arith.arith.compare.effects import Effect
 from tape_arith.arith.compare.leaderboard import by_rank
 from tape_arith.arith.compare.report import Provenance, Report
-from tape_arith.arith.compare.row import Comparison, Row, Training
+from tape_arith.arith.compare.row import Row, Training
 from tape_arith.arith.grids.grid import Grid
 from tape_arith.arith.grids.panel import panels_of
 from tests.helpers.made_grids import filled
@@ -42,7 +43,7 @@ def report(grids: Iterable[Grid], **more: Any) -> Report:
             panel,
             rank=1 if panel.ranked else None,
             kind="rotary",
-            tests={"rope": Comparison(why_not="made up")},
+            effects={"rope": Effect(why_not="made up")},
             runs=[files for _ in panel.seeds],
         )
         for panel in sorted(panels, key=by_rank)

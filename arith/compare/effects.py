@@ -1,0 +1,139 @@
+"""Differences between encodings out of distribution: intervals, tests, and what seeds can show."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from itertools import product
+from statistics import median
+from typing import Any
+
+from tape_arith.arith.compare.captions import signed
+from tape_arith.arith.compare.columns import UNKNOWN
+from tape_arith.arith.grids.axes import Region
+from tape_arith.arith.grids.panel import Panel
+from tape_arith.arith.grids.statistics import Paired, Welch, detectable, holm, paired, welch
+
+RANKED_BY: Region = "out_of_distribution"
+LEVEL = 0.05
+"""A difference is significant if Holm's p is at most this."""
+UP, DOWN = "\N{UPWARDS ARROW}", "\N{DOWNWARDS ARROW}"
+_SEEDS = (3, 5, 10)
+"""Numbers of seeds for which a note says what they can show."""
+_FLOOR = 0.05
+"""Encodings with a lower mean vary little because they solve little."""
+
+
+@dataclass(frozen=True)
+class Effect:
+    """The difference of an encoding's mean from that of another."""
+
+    welch: Welch | None = None
+    paired: Paired | None = None
+    """The difference over the seeds that both have."""
+    p_holm: float | None = None
+    """The p value, corrected for all tests of the leaderboard; None if this is none of them."""
+    why_not: str | None = None
+    """Why there is no test."""
+
+    def __str__(self) -> str:
+        """Return "+12.3 ± 4.5" in points, with an arrow if it is significant; "-" if unknown."""
+        if self.welch is None:
+            return UNKNOWN
+        text = points(self.welch.difference, self.welch.half_width)
+        if self.p_holm is None or self.p_holm > LEVEL:
+            return text
+        return f"{UP if self.welch.difference > 0 else DOWN} {text}"
+
+    def content(self) -> dict[str, Any]:
+        """Return the content of files."""
+        known = self.welch._asdict() if self.welch else {}
+        pairs = self.paired._asdict() if self.paired else None
+        return known | {"paired": pairs, "p_holm": self.p_holm, "why_not": self.why_not}
+
+
+def points(difference: float, half_width: float) -> str:
+    """Return a difference of shares with its interval in percentage points: "+12.3 ± 4.5"."""
+    return f"{signed(100 * difference, 1)} ± {100 * half_width:.1f}"
+
+
+def effect(panel: Panel, other: Panel) -> Effect:
+    """Compare two encodings, without a correction for other tests.
+
+    Two ways of scoring the same training runs are compared by seed only: Welch's test assumes
+    independent means.
+    """
+    one, two = (dict(zip(p.seeds, p.seed_means(RANKED_BY), strict=True)) for p in (panel, other))
+    pairs = paired(one, two)
+    if panel.encoding == other.encoding:
+        return Effect(None, pairs, why_not="the same training runs")
+    few = [each.name for each in (panel, other) if len(each.seeds) < 2]
+    if few:
+        return Effect(why_not=f"one seed of {few[0]}")
+    test = welch(list(one.values()), list(two.values()))
+    return Effect(test, pairs, why_not=None if test else "neither varies between seeds")
+
+
+def effects(
+    panels: Sequence[Panel], references: Sequence[str]
+) -> tuple[dict[str, dict[str, Effect]], int]:
+    """Compare each encoding with the references; return the effects and the number of tests.
+
+    Holm's correction is over all tests: each trained encoding against each reference, whatever is
+    shown. A test between two references counts once and is on the rows of both. Encodings that are
+    not ranked are not compared. Runs that were scored again with a change are compared, but not
+    tested: they are no further encodings.
+    """
+    by_name = {panel.name: panel for panel in panels}
+    found = {
+        (panel.name, reference): _against(panel, reference, by_name.get(reference))
+        for panel, reference in product(panels, references)
+    }
+    p = {
+        frozenset(pair): effect.welch.p
+        for pair, effect in found.items()
+        if effect.welch and effect.why_not is None
+    }
+    adjusted = dict(zip(p, holm(list(p.values())), strict=True))
+    of_name: dict[str, dict[str, Effect]] = {}
+    for (name, reference), each in found.items():
+        p_holm = adjusted.get(frozenset((name, reference)))
+        of_name.setdefault(name, {})[reference] = replace(each, p_holm=p_holm)
+    return of_name, len(p)
+
+
+def _against(panel: Panel, reference: str, other: Panel | None) -> Effect:
+    if panel.name == reference:
+        return Effect(why_not="the reference itself")
+    if other is None:
+        return Effect(why_not=f"no scored run of {reference}")
+    for each in (panel, other):
+        if not each.ranked:
+            return Effect(why_not=f"{each.name} is not ranked")
+    found = effect(panel, other)
+    if found.why_not is None and panel.name != panel.encoding:
+        return replace(found, why_not="scored again with a change, not trained")
+    return found
+
+
+def power_note(panels: Sequence[Panel]) -> str:
+    """Say which differences some numbers of seeds can show, from the spread of the seeds here.
+
+    "" if no encoding above the floor has two seeds.
+    """
+    deviations = [
+        (sum((value - mean) ** 2 for value in values) / (len(values) - 1)) ** 0.5
+        for panel in panels
+        if panel.ranked
+        and panel.name == panel.encoding
+        and len(values := panel.seed_means(RANKED_BY)) > 1
+        and (mean := sum(values) / len(values)) >= _FLOOR
+    ]
+    if not deviations:
+        return ""
+    spread = median(deviations)
+    seen = [f"{100 * detectable(spread, seeds):.1f} points with {seeds} seeds" for seeds in _SEEDS]
+    return (
+        f"What seeds can show: seeds differ by a standard deviation of {100 * spread:.1f} points "
+        f"(median of the {len(deviations)} ranked encodings above {100 * _FLOOR:g} %), so one t "
+        f"test at {100 * LEVEL:g} % finds a true difference in 80 of 100 cases if it is "
+        f"{', '.join(seen[:-1])} or {seen[-1]}; a correction for many tests needs more."
+    )
