@@ -204,8 +204,8 @@ class Board:
             lambda row: str(row.from_best),
             numbers=lambda row: _difference_numbers("best", row.from_best, tested=False),
             importance=18,
-            note="Vs best: the same difference from the first of the section, which the results "
-            "themselves chose, so that it is not tested.",
+            note="Vs best: the same difference from the first of the section with two seeds, "
+            "which the results themselves chose, so that it is not tested.",
         )
 
     @property

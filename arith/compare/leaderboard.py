@@ -116,7 +116,7 @@ def board_of(
     compared, num_tests = effects(sort_panels(panels), _REFERENCES)
 
     def row(panel: Panel, title: str, rank: int) -> Row:
-        best = ordered[title][0]
+        best = next((each for each in ordered[title] if len(each.seeds) > 1), panel)
         made = Row(
             panel,
             title,

@@ -34,7 +34,7 @@ def is_told(panel: Panel) -> bool | None:
 def told_note(panels: Iterable[Panel], labels: Mapping[str, str] | None = None) -> str:
     """Name the encodings that are told the tested length in a sentence; "" if there are none."""
     names = [(labels or {}).get(panel.name, panel.name) for panel in panels if is_told(panel)]
-    return f" Told the tested length in training: {', '.join(names)}." if names else ""
+    return f" Told the tested length in training: {'; '.join(names)}." if names else ""
 
 
 def _declared(panel: Panel) -> Encoding | None:

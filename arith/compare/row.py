@@ -39,7 +39,7 @@ class Row:
     effects: Mapping[str, Effect] = field(default_factory=dict)
     """The difference from each reference, by its name."""
     from_best: Effect = field(default_factory=Effect)
-    """The difference from the best encoding of the section."""
+    """The difference from the best encoding of the section that has two seeds."""
     runs: Sequence[TolerantState | None] = ()
     """The run of each seed, if its files are here."""
     trainings: Sequence[Training] = ()
