@@ -8,9 +8,11 @@ from typing import Any, Generic, NamedTuple, TypeVar
 
 from tape_arith.arith.compare import captions
 from tape_arith.arith.compare.columns import (
+    LONGER,
     NOT_MEASURED,
     UNKNOWN,
     Column,
+    longer_key,
     notes_of,
     numbers,
     panel_columns,
@@ -120,6 +122,7 @@ class Board:
         """Return the columns in the order of the table: a new one is an entry here."""
         of_panel = panel_columns(self.panels, self.labels)
         middle = ["one_longer", "both_longer", "in_distribution", "all_cells", "final_answer"]
+        middle += [*(longer_key(more) for more in LONGER), "right_tokens"]
         middle += [solved_key(share) for share in SOLVED]
         return [
             Column("section", numbers=lambda row: {"section": row.section}),

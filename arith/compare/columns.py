@@ -8,7 +8,7 @@ from typing import Any, Generic, TypeVar
 import pandas as pd
 
 from tape_arith.arith.compare import captions
-from tape_arith.arith.compare.lengths import of_length
+from tape_arith.arith.compare.lengths import of_length, unit
 from tape_arith.arith.errors import unknown
 from tape_arith.arith.grids.axes import REGION_WORDS, REGIONS, Region
 from tape_arith.arith.grids.panel import SOLVED, Panel
@@ -17,6 +17,8 @@ from tape_arith.arith.grids.statistics import student_t
 T = TypeVar("T")
 UNKNOWN, NOT_MEASURED = "-", "not measured"
 """The texts for unknown values."""
+LONGER = (1, 2)
+"""By how many digits problems are longer than trained that have columns of their own."""
 OVER_PROBLEMS = "(± over problems)"
 _IMPORTANCE: Mapping[Region, int] = {
     "out_of_distribution": 2,
@@ -180,6 +182,8 @@ def panel_columns(
         Column("interval", numbers=interval),
         *map(_region, regions),
         *([_final_answer(max(panel.final_answers_of for panel in panels))] if finals else []),
+        *(_longer(more, panels[0]) for more in LONGER),
+        *([_right_tokens()] if "out_of_distribution" in regions else []),
         *(_solved_to(share, panels[0]) for share in SOLVED),
     ]
     return {column.key: column for column in columns}
@@ -215,12 +219,6 @@ def _region(region: Region) -> Column[Any]:
 
 
 def _final_answer(decoded: int) -> Column[Any]:
-    def text(row: Any) -> str:
-        answers = row.panel.final_answers
-        if interval := student_t(answers):
-            return captions.percent(interval, answers)
-        return f"{100 * answers[0]:.1f}" if answers else UNKNOWN
-
     def entries(row: Any) -> dict[str, object]:
         answers, count = row.panel.final_answers, row.panel.final_answers_of
         return {"final_answer_seeds": answers, "final_answer_problems": count} if answers else {}
@@ -228,7 +226,7 @@ def _final_answer(decoded: int) -> Column[Any]:
     return Column(
         "final_answer",
         "final answer, %",
-        text,
+        lambda row: _percent(row.panel.final_answers),
         numbers=entries,
         printed=True,
         importance=3,
@@ -238,12 +236,55 @@ def _final_answer(decoded: int) -> Column[Any]:
     )
 
 
+def longer_key(more: int) -> str:
+    return f"longer_by_{more}"
+
+
+def _longer(more: int, panel: Panel) -> Column[Any]:
+    length = panel.first.trained_digits + more
+
+    def values(row: Any) -> tuple[float, ...]:
+        own: Panel = row.panel
+        # Rows of other tasks have lengths of their own.
+        return own.seeds_by_length().get(own.first.trained_digits + more, ())
+
+    counted = next(unit(axis) for axis in panel.axes if axis.counts == "digits")
+    longer = "the longer operand has" if len(panel.axes) > 1 else "the problem has"
+    return Column(
+        longer_key(more),
+        f"{length} {counted}, %",
+        lambda row: _percent(values(row)),
+        numbers=lambda row: {f"{longer_key(more)}_seeds": values(row)},
+        importance=18 + more,
+        note=f"{length} {counted}: exact match where {longer} {length}, {more} more than trained.",
+    )
+
+
+def _right_tokens() -> Column[Any]:
+    return Column(
+        "right_tokens",
+        "right tokens, %",
+        lambda row: _percent(row.panel.right_tokens),
+        numbers=lambda row: {"right_tokens_seeds": row.panel.right_tokens},
+        importance=21,
+        note="Right tokens: the share of right answer tokens out of distribution, each after the "
+        "right ones before it; unlike exact match it is not scored again near a tie.",
+    )
+
+
+def _percent(values: Sequence[float]) -> str:
+    """Format a mean over seeds with its interval; that of one seed alone has none."""
+    if interval := student_t(values):
+        return captions.percent(interval, values)
+    return f"{100 * values[0]:.1f}" if values else UNKNOWN
+
+
 def solved_key(share: float) -> str:
     return f"solved_to_{100 * share:g}"
 
 
 def _solved_to(share: float, panel: Panel) -> Column[Any]:
-    shares = " and ".join(f"{share * 100:g} %" for share in SOLVED)
+    shares = ", ".join(f"{share * 100:g} %" for share in SOLVED)
     over = "cells and seeds" if len(panel.axes) > 1 else "seeds"
     return Column(
         solved_key(share),

@@ -30,7 +30,7 @@ from tape_arith.arith.grids.statistics import (
     wilson,
 )
 
-SOLVED = (0.9, 0.99)
+SOLVED = (0.9, 0.99, 0.1)
 """Shares of exact answers at or above which a length counts as solved."""
 FINAL_ANSWERS = "final_answers"
 """Begins the names of the facts of a scoring about answers after a scratchpad."""
@@ -200,18 +200,35 @@ class Panel:
         low, high = np.array(ends).T.reshape(2, *self.first.total.shape)
         return low, high
 
-    def by_length(self) -> dict[int, float]:
-        """Return exact match by the digits of the longest operand, averaged over seeds.
+    def seeds_by_length(self) -> dict[int, tuple[float, ...]]:
+        """Return exact match by the digits of the longest operand, for each seed.
 
         That of L is the mean over all cells whose longest operand has L digits; for two operands
         these are 2 L - 1 cells. Of lists only those count that have no more numbers than trained.
         """
-        accuracy, lengths = self.cell_means, cell_lengths(self.axes)
+        lengths = cell_lengths(self.axes)
         longest = longest_digits(self.axes, lengths)
         limits = [axis.tested if axis.counts == "digits" else axis.trained for axis in self.axes]
         inside = (lengths <= np.array(limits)).all(axis=-1)
-        shells = {n: accuracy[inside & (longest == n)] for n in np.unique(longest).tolist()}
-        return {length: fsum(shell) / len(shell) for length, shell in shells.items()}
+        shells = {n: inside & (longest == n) for n in np.unique(longest).tolist()}
+        return {
+            length: tuple(fsum(grid.accuracy[shell]) / shell.sum() for grid in self.grids)
+            for length, shell in shells.items()
+        }
+
+    def by_length(self) -> dict[int, float]:
+        """Return the means over seeds of `seeds_by_length`."""
+        return {n: fsum(means) / len(means) for n, means in self.seeds_by_length().items()}
+
+    @property
+    def right_tokens(self) -> tuple[float, ...]:
+        """The share of right answer tokens out of distribution of each seed, cells weighing alike.
+
+        It is of a teacher-forced pass: each token after the right ones before it.
+        """
+        outside = self.first.mask("out_of_distribution")
+        shares = [(grid.right_sum / grid.total)[outside] for grid in self.grids]
+        return tuple(fsum(cells) / len(cells) for cells in shares if len(cells))
 
     def solved_to(self, share: float) -> int:
         """Return the largest L such that each length up to L has `share` or more in `by_length`.

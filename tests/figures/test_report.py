@@ -74,7 +74,7 @@ def test_the_leaderboard_equals_its_other_forms() -> None:
             if name in head:
                 assert row[head.index(name)] == cell
                 checked += 1
-    assert checked == 3 * 8 and rows[-1][0] == "wild not converged"
+    assert checked == 3 * 12 and rows[-1][0] == "wild not converged"
     assert {row[1] for row in rows} == {"2", "1†"}
     assert "without a column: vs rope, vs best, last states" in text
     # Costs have columns, which sort by number.
