@@ -29,6 +29,10 @@ def command(
     width: option.Width = None,
     no_caption: option.NoCaption = False,
     costs: option.Costs = False,
+    contrast: Annotated[
+        list[str] | None,
+        typer.Option(metavar="A - B", help="Test A against B, as planned. Repeatable."),
+    ] = None,
 ) -> None:
     """Rank all scored encodings of a preset by their mean out of distribution.
 
@@ -42,11 +46,14 @@ def command(
     from tape_arith.arith.compare.tables import FOR_PEOPLE, FORMATS
     from tape_arith.arith.compare.terminal import print_board
     from tape_arith.arith.figures.leaderboard import compose
+    from tape_arith.arith.registry.names import read_contrast
 
     table = table_output.TableOutput(
         format, as_csv, as_json, show, out, figure, label, (width, no_caption), wide
     )
-    board = build_board(select(runs, pe, preset, split, max_digits, task), costs=costs)
+    planned = map(read_contrast, contrast or ())
+    selection = select(runs, pe, preset, split, max_digits, task)
+    board = build_board(selection, costs=costs, planned=planned)
     labelled, kind = board.labelled(table.labels), table.kind
     shown = labelled if kind in FOR_PEOPLE else board
     text = FORMATS[kind](shown, table.columns) if kind else ""

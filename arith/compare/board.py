@@ -18,7 +18,15 @@ from tape_arith.arith.compare.columns import (
     panel_columns,
     solved_key,
 )
-from tape_arith.arith.compare.effects import DOWN, LEVEL, UP, Effect, power_note
+from tape_arith.arith.compare.effects import (
+    DOWN,
+    LEVEL,
+    UP,
+    Contrast,
+    Effect,
+    contrasts_note,
+    power_note,
+)
 from tape_arith.arith.compare.labels import panel_labels
 from tape_arith.arith.compare.row import Row
 from tape_arith.arith.grids.panel import SOLVED, Panel
@@ -57,6 +65,8 @@ class Board:
     """Number of different tests; a test between two references is on the rows of both."""
     num_encodings: int = 0
     """Number of encodings that were ranked and tested, shown or not."""
+    contrasts: Sequence[Contrast] = ()
+    """Comparisons that were planned, tested among themselves."""
     costs: bool = False
     """Whether parameters and FLOPs were asked for."""
     labels: Mapping[str, str] = field(default_factory=dict)
@@ -278,7 +288,7 @@ class Board:
             "The order is that of the mean out of distribution: where intervals overlap widely it "
             "says little, and of rows with one seed nothing is known beyond that run.",
             *notes_of(self.columns),
-            *filter(None, [power_note(self.panels)]),
+            *filter(None, [contrasts_note(self.contrasts, self.labels), power_note(self.panels)]),
         ]
         if len(self.rows) < self.num_encodings:
             paragraphs.append(

@@ -1,13 +1,14 @@
 """Differences between encodings out of distribution: intervals, tests, and what seeds can show."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import product
 from statistics import median
-from typing import Any
+from typing import Any, NamedTuple
 
 from tape_arith.arith.compare.captions import signed
 from tape_arith.arith.compare.columns import UNKNOWN
+from tape_arith.arith.errors import unknown
 from tape_arith.arith.grids.axes import Region
 from tape_arith.arith.grids.panel import Panel
 from tape_arith.arith.grids.statistics import Paired, Welch, detectable, holm, paired, welch
@@ -105,13 +106,75 @@ def _against(panel: Panel, reference: str, other: Panel | None) -> Effect:
         return Effect(why_not="the reference itself")
     if other is None:
         return Effect(why_not=f"no scored run of {reference}")
-    for each in (panel, other):
-        if not each.ranked:
-            return Effect(why_not=f"{each.name} is not ranked")
-    found = effect(panel, other)
+    found = _compared(panel, other)
     if found.why_not is None and panel.name != panel.encoding:
         return replace(found, why_not="scored again with a change, not trained")
     return found
+
+
+def _compared(panel: Panel, other: Panel) -> Effect:
+    """Compare two encodings if both are ranked."""
+    for each in (panel, other):
+        if not each.ranked:
+            return Effect(why_not=f"{each.name} is not ranked")
+    return effect(panel, other)
+
+
+class Contrast(NamedTuple):
+    """A planned comparison of two encodings, tested among the contrasts alone."""
+
+    one: str
+    other: str
+    effect: Effect
+
+    def content(self) -> dict[str, Any]:
+        """Return the content of files."""
+        return {"one": self.one, "other": self.other, **self.effect.content()}
+
+
+def contrasts(panels: Sequence[Panel], pairs: Iterable[tuple[str, str]]) -> list[Contrast]:
+    """Compare the pairs, with Holm's correction over them. Raises UsageError if one is not scored.
+
+    Encodings that are not ranked are not tested, nor are two ways of scoring the same runs.
+    """
+    by_name = {panel.name: panel for panel in panels}
+    found: list[Contrast] = []
+    for one, other in dict.fromkeys(pairs):
+        if missing := [name for name in (one, other) if name not in by_name]:
+            raise unknown("scored encoding", missing[0], by_name)
+        found.append(Contrast(one, other, _compared(by_name[one], by_name[other])))
+    p = [each.effect.welch.p for each in found if each.effect.welch]
+    adjusted = iter(holm(p))
+    return [
+        each._replace(effect=replace(each.effect, p_holm=next(adjusted)))
+        if each.effect.welch
+        else each
+        for each in found
+    ]
+
+
+def contrasts_note(found: Sequence[Contrast], labels: Mapping[str, str] | None = None) -> str:
+    """Describe planned contrasts in a paragraph; "" if there are none."""
+
+    def words(each: Contrast) -> str:
+        effect, (one, other) = each.effect, ((labels or {}).get(n, n) for n in each[:2])
+        if effect.welch is None:
+            return f"{one} and {other}: no test, {effect.why_not}"
+        pairs = effect.paired
+        by_seed = f"by seed {points(pairs.difference, pairs.half_width)}; " if pairs else ""
+        text = points(effect.welch.difference, effect.welch.half_width)
+        return (
+            f"{one} \N{MINUS SIGN} {other}: {text} ({by_seed}p = {effect.welch.p:.2g}, after Holm "
+            f"{effect.p_holm:.2g})"
+        )
+
+    if not found:
+        return ""
+    tests = sum(each.effect.welch is not None for each in found)
+    return (
+        "Planned contrasts, differences out of distribution in points with their 95 % interval, "
+        f"Welch's t test, Holm over these {tests} alone: {'; '.join(map(words, found))}."
+    )
 
 
 def power_note(panels: Sequence[Panel]) -> str:

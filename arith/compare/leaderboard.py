@@ -4,7 +4,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 
 from tape_arith.arith.compare.board import Board, Section
-from tape_arith.arith.compare.effects import RANKED_BY, Effect, effect, effects
+from tape_arith.arith.compare.effects import RANKED_BY, Effect, contrasts, effect, effects
 from tape_arith.arith.compare.priors import is_told, kinds
 from tape_arith.arith.compare.row import Row, Training
 from tape_arith.arith.compare.run_states import Key, TolerantState, key, read_states
@@ -92,15 +92,19 @@ def describe_order(panels: Sequence[Panel], labels: Mapping[str, str] | None = N
 # ---- the leaderboard ---------------------------------------------------------------------------
 
 
-def build_board(selection: Selection, *, costs: bool = False) -> Board:
+def build_board(
+    selection: Selection, *, costs: bool = False, planned: Iterable[tuple[str, str]] = ()
+) -> Board:
     """Return the leaderboard of a selection.
 
     Ranks and tests are among all encodings, not only those named. With `costs` it has parameters
-    and FLOPs at the size that was trained. Raises UsageError as `Selection.panels` does.
+    and FLOPs at the size that was trained. Raises UsageError as `Selection.panels` and `contrasts`.
+
+    planned  pairs of names that are tested among themselves, decided before the results
     """
     runs = read_states(selection.root)
     panels, excluded = selection.panels(runs)
-    board = board_of(panels, runs, excluded, costs=costs)
+    board = board_of(panels, runs, excluded, costs=costs, planned=planned)
     return board.only(selection.wanted) if selection.named else board
 
 
@@ -110,6 +114,7 @@ def board_of(
     excluded: Sequence[tuple[str, str]] = (),
     *,
     costs: bool = False,
+    planned: Iterable[tuple[str, str]] = (),
 ) -> Board:
     """Return the leaderboard of `panels`; `runs` has times and costs. Raises as `build_board`."""
     ordered = sections(panels)
@@ -133,7 +138,9 @@ def board_of(
         Section(title, SECTIONS[title], [row(p, title, n) for n, p in enumerate(members, 1)])
         for title, members in ordered.items()
     ]
-    return Board(made, _REFERENCES, excluded, num_tests, len(panels), costs)
+    return Board(
+        made, _REFERENCES, excluded, num_tests, len(panels), contrasts(panels, planned), costs
+    )
 
 
 # ---- costs -------------------------------------------------------------------------------------

@@ -250,6 +250,7 @@ def _board_to_json(board: Board, columns: Sequence[str] = ()) -> str:
         "references": board.references,
         "tests": board.num_tests,
         "level": LEVEL,
+        "contrasts": [contrast.content() for contrast in board.contrasts],
         "sections": [
             {"title": title, "why": reason, "rows": list(map(content, rows))}
             for title, reason, rows in board.sections

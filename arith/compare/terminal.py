@@ -14,6 +14,7 @@ from rich.text import Text
 from tape_arith.arith.compare.board import Board
 from tape_arith.arith.compare.captions import left_out
 from tape_arith.arith.compare.columns import Column
+from tape_arith.arith.compare.effects import contrasts_note
 from tape_arith.arith.compare.row import Row
 from tape_arith.arith.compare.tables import head_lines, legend, short_columns, short_texts
 from tape_arith.arith.terminal import escape_control
@@ -54,7 +55,8 @@ def print_board(
     notes = [legend(board, shown)]
     if hidden := [column.key for column in every if column not in shown]:
         notes.append(f"Not shown: {', '.join(hidden)}. {advice}")
-    for note in [*notes, *left_out(board.left_out)]:
+    contrasts = contrasts_note(board.contrasts, board.labels)
+    for note in [*notes, *filter(None, [contrasts]), *left_out(board.left_out)]:
         console.print(_text(f"\n{note}"), width=notes_width)
 
 

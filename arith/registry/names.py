@@ -136,6 +136,16 @@ def parse_list(text: str) -> list[Name]:
     return list(dict.fromkeys(parse(name) for name in text.split(",") if name.strip()))
 
 
+def read_contrast(text: str) -> tuple[str, str]:
+    """Return the canonical names of the two encodings in "aug-rope - rope". Raises UsageError."""
+    names = [str(parse(name.strip())) for name in text.split(" - ")]
+    if len(names) != 2 or names[0] == names[1]:
+        raise UsageError(
+            f"a contrast reads A - B with spaces, as in 'aug-rope - rope', not '{text}'"
+        )
+    return names[0], names[1]
+
+
 def is_builtin(encoding: Encoding) -> bool:
     """Tell whether every part is built in, not from a user's file or a package."""
     try:

@@ -244,7 +244,8 @@ def leaderboard(sweep: Sweep, out: Path) -> Board | None:
     if not scored:
         return None
     runs = read_states(sweep.root(out, combination.preset, config))
-    return board_of(list(map(Panel.of, scored.values())), runs, excluded)
+    panels = list(map(Panel.of, scored.values()))
+    return board_of(panels, runs, excluded, planned=sweep.contrasts)
 
 
 def _is_family(sweep: Sweep) -> bool:

@@ -5,6 +5,7 @@
     encodings = ["rope", "tape+yarn"]     # or [[groups]], each with encodings, seeds and presets
     seeds = [0, 1, 2]                     # the outer loop: first, all encodings are trained with 0
     splits = ["evaluation", "carry"]      # the splits to score (default: evaluation)
+    contrasts = ["tape - rope"]           # tests that are planned, corrected among themselves
 
     [set]                                 # in place of the preset's settings
     steps = 2000
@@ -38,7 +39,7 @@ from tape_arith.arith.documents import Count, Part, validated
 from tape_arith.arith.errors import Failure, UsageError, unknown
 from tape_arith.arith.files import parse_toml, slug
 from tape_arith.arith.registry.locate import known_names
-from tape_arith.arith.registry.names import Name, parse
+from tape_arith.arith.registry.names import Name, parse, read_contrast
 from tape_arith.arith.runs.config import Config
 from tape_arith.arith.runs.preset import known_preset, load_preset, preset_of
 from tape_arith.arith.runs.request import Request
@@ -82,6 +83,8 @@ class Sweep:
     splits: tuple[str, ...] = (EVALUATION,)
     varied: tuple[str, ...] = ()
     """The names of the settings in which configs differ."""
+    contrasts: tuple[tuple[str, str], ...] = ()
+    """The pairs of encodings whose difference is tested."""
     text: str = ""
     """The text of the file."""
 
@@ -183,6 +186,7 @@ class SweepFile(Part):
     seeds: list[Count] | None = None
     groups: Annotated[list[dict[str, Any]], Field(min_length=1)] | None = None
     splits: Annotated[list[str], Field(min_length=1)] = Field(default=[EVALUATION])
+    contrasts: list[str] = Field(default=[])
     settings: dict[str, Any] = Field(default={}, alias="set")
     grid: Annotated[
         list[_Grid],
@@ -239,7 +243,13 @@ def _checked(name: str, text: str, content: Mapping[str, Any]) -> Sweep:
     summary = text.split("\n")[0].removeprefix("#").strip() if text.startswith("#") else ""
     splits = tuple(map(known_split, file.splits))
     groups = _groups(file, presets)
-    sweep = Sweep(name, summary, presets, combinations, groups, splits, varied, text)
+    pairs = tuple(map(read_contrast, file.contrasts))
+    sweep = Sweep(name, summary, presets, combinations, groups, splits, varied, pairs, text)
+    if pairs and (varied or len(presets) > 1):
+        raise UsageError("contrasts need one preset without [grid] or [tune]: others are no table")
+    for planned in chain(*pairs):
+        if planned not in map(str, sweep.names):
+            raise unknown("encoding of this sweep", planned, map(str, sweep.names))
     configs = chain(*(combination.configs for combination in combinations))
     for repeated, count in Counter(configs).items():
         if count > 1:

@@ -32,7 +32,7 @@ from tape_arith.arith.runs.preset import load_preset
 from tape_arith.arith.runs.record import RunRecord
 from tape_arith.arith.runs.run import Run
 from tests.helpers.documents import ENVIRONMENT, METRICS
-from tests.helpers.tiny_runs import done, refused, untouched
+from tests.helpers.tiny_runs import call, done, refused, untouched
 
 EVALUATION: dict[str, Any] = {"task": "addition", "version": 1, "seed": 0, "max_digits": 16}
 EVALUATION |= {"problems_per_cell": 50, "sha256": "ab" * 32}
@@ -241,6 +241,28 @@ def test_tests_against_the_references(made: Path) -> None:
             assert_differences(found[name]["from_best"], outside(grids[name]), outside(grids[best]))
     shutil.rmtree(made / "runs/mini/tape")
     assert rows(leaderboard())["fire"]["tests"]["tape"]["why_not"] == "no scored run of tape"
+
+
+def test_planned_contrasts(made: Path) -> None:
+    pairs = [("fire", "tape"), ("abacus", "rope"), ("tape", "rope"), ("alibi", "fire")]
+    options = [f"--contrast={one} - {other}" for one, other in pairs]
+    found, grids = leaderboard(*options)["contrasts"], raw(made / "runs")
+    assert [(each["one"], each["other"]) for each in found] == pairs
+    p = []
+    for each, (one, other) in zip(found[:3], pairs, strict=False):
+        assert_differences(each, outside(grids[one]), outside(grids[other]))
+        p.append(
+            stats.ttest_ind(outside(grids[one]), outside(grids[other]), equal_var=False).pvalue
+        )
+    first, second, third = sorted(p)
+    holm = {first: 3 * first, second: max(3 * first, 2 * second)}
+    holm[third] = max(*holm.values(), third)
+    assert [each["p_holm"] for each in found[:3]] == pytest.approx([min(1, holm[x]) for x in p])
+    assert found[3]["why_not"] == "alibi is not ranked" and "p" not in found[3]
+    told = done("leaderboard", *options).out
+    assert "Holm over these 3 alone: FIRE \N{MINUS SIGN} TAPE: " in told
+    for wrong in ("fire", "fire - fire", "fire-tape", "fire - roppe", "fire - cope"):
+        assert call("leaderboard", "--contrast", wrong).code == 2
 
 
 def test_runs_of_another_budget_are_left_out_and_named(made: Path) -> None:
