@@ -1,0 +1,48 @@
+"""The committed tables are those of the committed grids, and the pages quote the tables."""
+
+import re
+import shlex
+from pathlib import Path
+
+import pytest
+
+from tests.helpers.tiny_runs import done
+
+ROOT = Path(__file__).parent.parent
+PAGE = ROOT / "results/README.md"
+TABLE = re.compile(r"^tape-arith (?:leaderboard|tasks) .*--out (\S+\.(?:md|csv))", re.MULTILINE)
+COMMANDS = {match[1]: match[0] for match in TABLE.finditer(PAGE.read_text("utf-8"))}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("table", COMMANDS)
+def test_its_command_writes_the_table(
+    table: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(ROOT)
+    made = tmp_path / Path(table).name
+    _, *words = shlex.split(COMMANDS[table])
+    words[words.index("--out") + 1] = str(made)
+    if "--figure" in words:
+        place = words.index("--figure")
+        del words[place : place + 2]
+    done(*words)
+    assert made.read_text("utf-8") == (ROOT / table).read_text("utf-8")
+
+
+def test_every_committed_leaderboard_has_its_command() -> None:
+    committed = {
+        str(path.relative_to(ROOT))
+        for ending in ("md", "csv")
+        for path in (ROOT / "results").rglob(f"leaderboard*.{ending}")
+    }
+    assert committed and committed <= set(COMMANDS)
+
+
+@pytest.mark.parametrize("page", ["README.md", "results/README.md"])
+def test_the_means_that_a_page_quotes_stand_in_a_table(page: str) -> None:
+    """A mean with its interval, as "19.7 ± 2.5"; a page may leave out the percent sign."""
+    quoted = set(re.findall(r"\d+\.\d ± <?\d+\.\d", (ROOT / page).read_text("utf-8")))
+    tables = [path for path in (ROOT / "results").rglob("*.md") if path != PAGE]
+    text = "\n".join(path.read_text("utf-8") for path in tables)
+    assert quoted and not [number for number in sorted(quoted) if number not in text]
