@@ -5,7 +5,6 @@ token's index depends on later tokens.
 """
 
 from abc import ABC, abstractmethod
-from typing import ClassVar
 
 import torch
 from torch import Tensor, nn
@@ -48,9 +47,6 @@ class PlaceTable(LearnedTable, ABC):
 
     Raises UndefinedEncoding unless each number is one run of digits, the least significant first.
     """
-
-    #: Argument of `draw`.
-    stream: ClassVar[bytes]
 
     def __init__(self, setting: Setting, low: int, high: int) -> None:
         if not setting.ascending:
