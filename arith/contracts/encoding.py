@@ -295,6 +295,8 @@ def _warnings(location: Location) -> Iterator[str]:
         yield f"{name} has no docstring: its first line is what `tape-arith list` shows"
     kinds = {one.kind for one in declarations("encoding") if not one.package}
     if declared.kind not in kinds:
-        yield f"{name} has the kind '{declared.kind}', which is none of {'; '.join(sorted(kinds))}"
+        said = "has no `kind` in its file, nor from a base of this suite"
+        said = f"has the kind '{declared.kind}'" if declared.kind else said
+        yield f"{name} {said}: it is one of {'; '.join(sorted(kinds))}"
     if not declared.paper:
         yield f"{name} does not say its `paper`: author, year and arXiv number"

@@ -8,7 +8,7 @@ import pytest
 from tape_arith.arith.contracts import encoding as contract
 from tape_arith.arith.contracts.encoding import examine
 from tape_arith.arith.contracts.promises import CheckOutcome, ContractReport, as_text
-from tape_arith.arith.registry.locate import known_names
+from tape_arith.arith.registry.locate import known_names, on_disk
 from tape_arith.arith.registry.names import parse
 from tests.helpers.small_decoders import NUMBERINGS
 from tests.helpers.tiny_runs import call, refused
@@ -131,8 +131,37 @@ def test_warnings(here: Path) -> None:
     )
     (width, size, docstring, kind, paper, formula) = examine(parse("mine.py:Mine")).warnings
     assert "option 'width' has the default `WIDTH`" in width and "(1, 2)" in size
-    assert "no docstring" in docstring and "'strange', which is none of absolute" in kind
+    assert "no docstring" in docstring and "'strange': it is one of absolute" in kind
     assert "`paper`" in paper and "plain loops" in formula
+
+
+@pytest.mark.parametrize(
+    ("bases", "kind"),
+    [
+        ("Rotary", "rotary"),
+        ("FromScores", "content"),
+        ("Bias", "relative bias"),
+        ("encodings.abacus.Abacus", "task-structured"),
+        ("tape_arith.models.encodings.tape.TAPE", "rotary, contextual"),
+        ("Base", "rotary"),
+        ("PositionalEncoding, Rotary", "rotary"),
+        ("PositionalEncoding", ""),
+        ("torch.nn.Module", ""),
+        ("encodings.abacus.Gone", ""),
+    ],
+)
+def test_a_kind_may_be_inherited(bases: str, kind: str, here: Path) -> None:
+    """From a family or an encoding of the suite, however that is imported."""
+    Path("mine.py").write_text(
+        f"{HEAD}import tape_arith.models.encodings.tape\n"
+        "from tape_arith.models import encodings\n"
+        "from tape_arith.models.families.scores import CommonAdditiveBias as Bias, FromScores\n\n\n"
+        f"class Base(Rotary):\n    pass\n\n\nclass Mine({bases}):\n    pass\n"
+    )
+    mine = on_disk("mine.py", "Mine")
+    assert mine.declaration().kind == kind
+    said = [line for line in contract._warnings(mine) if "kind" in line]
+    assert bool(said) == (not kind) and all("no `kind`" in line for line in said)
 
 
 @pytest.mark.parametrize(
