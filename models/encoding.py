@@ -183,7 +183,13 @@ class PositionalEncoding(nn.Module):
     def __init__(self, setting: Setting) -> None:
         super().__init__()
         self.setting = setting
-        self.layers = nn.ModuleList(self.layer(i) for i in range(setting.num_layers))
+        layers = [self.layer(i) for i in range(setting.num_layers)]
+        for layer in layers:
+            if not isinstance(layer, PositionalLayer):
+                raise TypeError(
+                    f"{type(self).__name__}.layer returned {layer!r}; it returns a PositionalLayer"
+                )
+        self.layers = nn.ModuleList(layers)
 
     def layer(self, i: int) -> PositionalLayer:
         """Build the module of block `i`; the base's `__init__` calls it, so set options before."""

@@ -101,11 +101,7 @@ def test_a_shift_is_uniform_in_training_and_fixed_at_test_time(
         *("aug-rope", "aug-tape-heads", "aug-sinusoidal", "abacus:k=9+aug-xpos"),
     ],
 )
-def test_one_shift_for_all_tokens_of_a_sequence_packed_or_not(
-    name: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    trained = contract.decoder_for(name).train()
-    monkeypatch.setattr(contract, "decoder_for", lambda _: trained)
+def test_one_shift_for_all_tokens_of_a_sequence_packed_or_not(name: str) -> None:
     contract.check_packed(name)
     contract.check_rows(name)
 
