@@ -3,7 +3,7 @@
 Legend: B batch, T tokens, D hidden, H heads, K head dim.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
 from functools import partial
 from typing import Any, NamedTuple
@@ -75,7 +75,7 @@ def _is_wish(pair: Any) -> bool:
 
 
 def _each(test: Callable[[Any], bool]) -> Callable[[Any, dict[str, int]], bool]:
-    return lambda result, _: isinstance(result, list | tuple) and all(map(test, result))
+    return lambda result, _: isinstance(result, Iterable) and all(map(test, result))
 
 
 _FLOAT = torch.float64

@@ -370,6 +370,8 @@ RIGHT = {
     + "\n    def started(self, index):\n        return (index % 3)[..., None]\n",
     "a buffer": PLAIN_INIT + HELD.format("self.register_buffer('y', torch.rand(16))", "self.y"),
     "its own NoPE": "class Mine(PositionalEncoding):\n    kind = 'none'\n",
+    "pairs from a dict": EMBED.format("index[..., None].to(x).sin()")
+    + "\n    def parameter_groups(self):\n        return {}.items()\n",
     "a start as NoPE": GATED.replace("+ index[..., None].to(x).sin()", "").replace(
         "q * self.gate(x)[..., None]", "q * (1 + self.gate(x)[..., None])"
     )
