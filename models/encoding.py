@@ -17,7 +17,7 @@ Legend: B batch, T tokens, D hidden, H heads, K head dim.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import chain
 from typing import Any, ClassVar, Literal, NamedTuple
 
@@ -179,11 +179,19 @@ class PositionalEncoding(nn.Module):
     stretch: float = 1.0
     #: Requirements on the attention backend.
     needs: Needs = Needs()
+    #: What tells its random numbers from those of others with the same key, if it has that.
+    stream: bytes = b""
 
     def __init__(self, setting: Setting) -> None:
         super().__init__()
         self.setting = setting
-        self.layers = nn.ModuleList(self.layer(i) for i in range(setting.num_layers))
+        layers = [self.layer(i) for i in range(setting.num_layers)]
+        for layer in layers:
+            if not isinstance(layer, PositionalLayer):
+                raise TypeError(
+                    f"{type(self).__name__}.layer returned {layer!r}; it returns a PositionalLayer"
+                )
+        self.layers = nn.ModuleList(layers)
 
     def layer(self, i: int) -> PositionalLayer:
         """Build the module of block `i`; the base's `__init__` calls it, so set options before."""
@@ -248,6 +256,9 @@ class Combination(PositionalEncoding):
 
     The parts embed one after the other, each as if alone. Only the last part, `attending`, defines
     attention and the state between layers; the others inherit `layer` and `start` unchanged.
+
+    What they draw is independent: those before the last get other keys, unless they have a `stream`
+    of their own.
     """
 
     attending: PositionalEncoding
@@ -278,8 +289,9 @@ class Combination(PositionalEncoding):
         return self.attending.indices(seqs)
 
     def embed(self, x: Tensor, index: Tensor, seqs: Sequences) -> Tensor:
-        for part in self.embedding:
-            x = part.embed(x, part.indices(seqs), seqs)
+        for number, part in enumerate(self.embedding, 1):
+            own = seqs if part.stream else replace(seqs, key=seqs.key ^ _joined_stream(number))
+            x = part.embed(x, part.indices(own), own)
         return self.attending.embed(x, index, seqs)
 
     def start(self, x: Tensor, index: Tensor, seqs: Sequences) -> State:
@@ -300,6 +312,12 @@ class Combination(PositionalEncoding):
     def after_step(self) -> None:
         for part in self.each:
             part.after_step()
+
+
+def _joined_stream(number: int) -> int:
+    """Return what changes the keys for the part with this number, 1 to 127, of joined encodings."""
+    # In the upper bytes, because a change of the lowest gives a part the key of another sequence.
+    return int.from_bytes(bytes([number]) + b"joined\0")
 
 
 def _check_joinable(parts: Mapping[str, PositionalEncoding]) -> None:

@@ -14,7 +14,7 @@ from tape_arith.models.encoding import MatMul, PositionalEncoding, Setting, Work
 from tape_arith.models.errors import UsageError
 from tape_arith.models.sequences import Sequences, random_words
 
-_STREAM = int.from_bytes(b"aug")
+_STREAM = b"aug"
 
 
 class PosAug(PositionalEncoding):
@@ -51,13 +51,14 @@ class PosAug(PositionalEncoding):
                 "index: it looks it up, draws it at random or never reads it"
             )
         self.stretch, self.per_step = a, per == "step"
+        self.stream = self.stream or _STREAM  # so that joined encodings keep their key
 
     def indices(self, seqs: Sequences) -> Tensor:
         index = super().indices(seqs)
         if not self.training:
             return index
         key = torch.full_like(seqs.key, seqs.batch_key) if self.per_step else seqs.key
-        uniform = random_words(key ^ _STREAM, 1)[:, 0].double() / 2**32
+        uniform = random_words(key ^ int.from_bytes(_STREAM), 1)[:, 0].double() / 2**32
         return index * seqs.per_token(1 + (self.stretch - 1) * uniform)
 
     def products(self, extent: Workload) -> Iterable[MatMul]:

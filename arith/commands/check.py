@@ -46,7 +46,7 @@ def command(
             raise unknown(
                 "encoding or task", name, [*known_names("encoding"), *known_names("task")]
             )
-        from tape_arith.arith.contracts.encoding import examine
+        from tape_arith.arith.contracts.examine import examine
         from tape_arith.arith.registry.names import parse
 
         report = examine(parse(name))

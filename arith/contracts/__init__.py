@@ -1,5 +1,8 @@
 """Check what encodings and tasks promise: `tape-arith check`.
 
-encoding.py  what every positional encoding promises     promises.py  run checks, report outcomes
-task.py      what every task promises
+encoding.py   what every positional encoding promises
+interface.py  how its classes fit the decoder; hooks.py: what hooks return
+examine.py    runs all checks on an encoding
+task.py       what every task promises
+promises.py   runs a check, reports outcomes
 """

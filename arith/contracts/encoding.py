@@ -2,27 +2,28 @@
 
 Each check takes an encoding's name, builds a small decoder in float64 with all parameters
 perturbed (zero-initialized parts would hide a fault) and raises AssertionError with what broke, or
-returns why it does not apply (promises.py prints both). Only a naive twin can tell whether the
+returns why it does not apply (examine.py runs all). Only a naive twin can tell whether the
 formula is the paper's.
 
 Legend: B batch, T tokens, V vocabulary.
 """
 
+import random
 from collections.abc import Iterator
 from dataclasses import replace
+from math import isfinite
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor
+from torch.utils.flop_counter import FlopCounterMode
 
-from tape_arith.arith.contracts.promises import Check, CheckOutcome, ContractReport, outcome_of
 from tape_arith.arith.registry.load import load_classes
-from tape_arith.arith.registry.locate import Location, declarations, locate
-from tape_arith.arith.registry.names import Name, parse, source_hashes, told_tested_length
+from tape_arith.arith.registry.names import Name, parse, told_tested_length
 from tape_arith.models.build import build_decoder
 from tape_arith.models.decoder import Decoder, DecoderConfig
 from tape_arith.models.encoding import Setting, Workload
-from tape_arith.models.errors import UsageError
 from tape_arith.models.sequences import Sequences
 
 VOCABULARY = 19
@@ -48,10 +49,16 @@ SETTING = Setting(
 # Relative error of all logits together. The worst logit alone says little: in 40 draws of weights
 # its error passed 0.1 in 12 with tape, in 1 with rope; that of all together stayed below 0.07.
 BFLOAT16_TOLERANCE = 0.1
+# Of the encoding's own FLOPs, and of those of a decoder with NoPE at the sizes of the checks.
+COST_TOLERANCE, COST_NEGLIGIBLE = 0.1, 0.001
 
 
 def decoder_for(
-    name: Name | str, num_layers: int = 3, max_length: int = 4 * TRAINED_LENGTH, **variant: Any
+    name: Name | str,
+    num_layers: int = 3,
+    max_length: int = 4 * TRAINED_LENGTH,
+    seed: int = 0,
+    **variant: Any,
 ) -> Decoder:
     """Build a small float64 decoder in evaluation mode, with noise added to every parameter.
 
@@ -66,7 +73,7 @@ def decoder_for(
         longest_number=max_length // 3,
         loops=config.loops,
     )
-    decoder = build_decoder(config, load_classes(name), setting, seed=0).double().eval()
+    decoder = build_decoder(config, load_classes(name), setting, seed).double().eval()
     generator = torch.Generator().manual_seed(1)
     with torch.no_grad():
         for parameter in decoder.parameters():
@@ -76,12 +83,31 @@ def decoder_for(
 
 
 def example_batch(length: int = 20, rows: int = 3, final_length: int | None = None) -> Sequences:
-    """Make rows of `digits+digits=digits`, each with a key of its own."""
+    """Make rows of `digits+digits=digits`, each with a key and a final length of its own."""
     generator = torch.Generator().manual_seed(2)
     tokens = torch.randint(DIGITS[0], DIGITS[-1] + 1, (rows, length), generator=generator)
     tokens[:, length // 3], tokens[:, 2 * length // 3] = PLUS, EQUALS
-    bound = final_length or min(length + 3, 4 * TRAINED_LENGTH)
-    return Sequences(tokens, torch.full((rows,), bound), torch.arange(rows) + 7)
+    bounds = (length + 3 + 4 * torch.arange(rows)).clamp_max(4 * TRAINED_LENGTH)
+    if final_length is not None:
+        bounds = torch.full((rows,), final_length)
+    return Sequences(tokens, bounds, torch.arange(rows) + 7, bound=int(bounds.max()))
+
+
+def packed_batch() -> tuple[Sequences, list[Sequences]]:
+    """Pack four sequences end to end, one of them empty; also return each alone."""
+    lengths, seqs = [20, 1, 0, 13], example_batch(rows=4)
+    final_length = torch.tensor([23, 40, 9, 60])
+    alone = [
+        Sequences(row[None, :n], final_length[one], seqs.key[one], bound=int(final_length[one]))
+        for row, n, one in zip(seqs.tokens, lengths, map(_only, range(4)), strict=True)
+    ]
+    tokens = torch.cat([one.tokens for one in alone], 1)
+    starts = torch.tensor([0, *lengths]).cumsum(0).to(torch.int32)
+    return Sequences(tokens, final_length, seqs.key, starts=starts, longest=20, bound=60), alone
+
+
+def _only(row: int) -> slice:
+    return slice(row, row + 1)
 
 
 def forward(decoder: Decoder, seqs: Sequences) -> Tensor:
@@ -96,12 +122,19 @@ def assert_close(
     assert error <= tolerance, f"{label}: relative error {error:.1e}, at most {tolerance:.0e}"
 
 
+def both_modes(name: Name | str) -> Iterator[tuple[Decoder, str]]:
+    """Yield a decoder as it is scored, then as it is trained, with what to add to a message."""
+    decoder = decoder_for(name)
+    yield decoder, ""
+    yield decoder.train(), ", in training"
+
+
 def check_builds(name: Name | str) -> None:
     """It is built from a Setting and its options, and lists its matrix products.
 
     Usually: an argument after `setting` that is not keyword-only or has no default; options that
-    `layer` reads but that are set after super().__init__(setting), which calls it; products of
-    something that only another option makes.
+    `layer` reads but that are set after super().__init__(setting), which calls it; a `layer` that
+    returns no PositionalLayer; products of something that only another option makes.
     """
     tuple(decoder_for(name).pe.products(Workload(tokens=2, pairs=4, distances=4)))
 
@@ -113,9 +146,60 @@ def check_shape(name: Name | str) -> None:
     division by a distance of 0, an exponential of a sum that grows.
     """
     seqs = example_batch(4 * TRAINED_LENGTH)
-    logits = forward(decoder_for(name), seqs)
-    assert logits.shape == (*seqs.tokens.shape, VOCABULARY), f"logits of shape {logits.shape}"
-    assert bool(logits.isfinite().all()), "logits that are not finite"
+    for decoder, when in both_modes(name):
+        logits = forward(decoder, seqs)
+        assert logits.shape == (*seqs.tokens.shape, VOCABULARY), f"logits of shape {logits.shape}"
+        assert bool(logits.isfinite().all()), f"logits that are not finite{when}"
+
+
+def check_deterministic(name: Name | str) -> None:
+    """The same weights and keys give the same bits, in training too, whatever was called before.
+
+    Usually: torch's own random numbers in a hook, or dropout (take `random_words(seqs.key, ...)` of
+    models/sequences.py); something kept on `self` from one call to the next; numbers drawn in
+    __init__ that are no buffer, so that no checkpoint has them.
+    """
+    seqs = example_batch()
+    with torch.random.fork_rng(devices=[]):
+        for decoder, when in both_modes(name):
+            torch.manual_seed(98)
+            first = forward(decoder, seqs)
+            forward(decoder, example_batch(4 * TRAINED_LENGTH))
+            torch.manual_seed(99)
+            before = _global_generators()
+            assert torch.equal(first, forward(decoder, seqs)), f"two identical calls differ{when}"
+            assert before == _global_generators(), (
+                f"a hook draws from the generator of torch, numpy or random, or seeds it{when}"
+            )
+            other = decoder_for(name, seed=1).train(decoder.training)
+            other.load_state_dict(decoder.state_dict())
+            same = torch.equal(first, forward(other, seqs))
+            assert same, f"another decoder with the same weights and buffers differs{when}"
+
+
+def _global_generators() -> tuple[object, ...]:
+    _, numbers, position, *_ = np.random.get_state()
+    torch_state = torch.get_rng_state().numpy().tobytes()
+    return torch_state, random.getstate(), np.asarray(numbers).tobytes(), position
+
+
+def check_positions(name: Name | str) -> str | None:
+    """Its logits are not those of NoPE, which has the same weights otherwise.
+
+    Usually: a hook with a name that is never called; a hook that changes what it does not return; a
+    bias that is the same for all keys, which the softmax cancels.
+    """
+    if vars(type(decoder_for(name).pe)).get("kind") == "none":
+        return "it says that its kind is none"
+    nope, largest = decoder_for("nope"), 0.0
+    for decoder, _ in both_modes(name):
+        for seqs in (example_batch(), example_batch(4 * TRAINED_LENGTH)):
+            plain = forward(nope, seqs)
+            error = float((forward(decoder, seqs) - plain).abs().max() / plain.abs().max())
+            largest = max(largest, error)
+    how = "but for rounding" if largest else "bit for bit"
+    assert largest > TOLERANCE, f"its logits are NoPE's, {how}"
+    return None
 
 
 def check_causal(name: Name | str) -> None:
@@ -124,16 +208,18 @@ def check_causal(name: Name | str) -> None:
     Usually: a sum, a mean or a norm over all tokens; a cumulative sum that runs over keys before
     they are masked; weights of its own that are not masked before the softmax.
     """
-    decoder, seqs = decoder_for(name), example_batch()
+    seqs = example_batch()
     other = seqs.tokens.clone()
     other[:, -1] = END
-    before, after = forward(decoder, seqs), forward(decoder, replace(seqs, tokens=other))
-    changed = (before[:, :-1] != after[:, :-1]).any(-1).any(0).nonzero().flatten().tolist()
-    assert not changed, (
-        f"another last token, at place {seqs.tokens.shape[1] - 1}, changed the logits of "
-        f"{len(changed)} earlier places, from place {changed[0]} on"
-    )
-    assert not torch.equal(before[:, -1], after[:, -1]), "the last logits ignore the last token"
+    for decoder, when in both_modes(name):
+        before, after = forward(decoder, seqs), forward(decoder, replace(seqs, tokens=other))
+        changed = (before[:, :-1] != after[:, :-1]).any(-1).any(0).nonzero().flatten().tolist()
+        assert not changed, (
+            f"another last token, at place {seqs.tokens.shape[1] - 1}, changed the logits of "
+            f"{len(changed)} earlier places, from place {changed[0]} on{when}"
+        )
+        same = torch.equal(before[:, -1], after[:, -1])
+        assert not same, f"the last logits ignore the last token{when}"
 
 
 def check_order(name: Name | str) -> None:
@@ -157,48 +243,37 @@ def check_no_dead_parameter(name: Name | str) -> None:
     update in the last layer, which is never read. `inert` names parameters without effect that the
     paper's formula has.
     """
-    # Beyond the trained length, to reach parameters that act only on long distances.
-    decoder = decoder_for(name)
+    # Beyond the trained length, to reach parameters that act only on long distances; in training,
+    # because that is where they are learned.
+    decoder = decoder_for(name).train()
     logits = decoder(example_batch(2 * TRAINED_LENGTH))
     generator = torch.Generator().manual_seed(3)
     target = torch.randn(logits.shape, generator=generator, dtype=logits.dtype)
     (logits * target).sum().backward()
     for path, parameter in decoder.named_parameters():
-        moved = parameter.grad is not None and float(parameter.grad.abs().max()) > 1e-9
+        largest = 0.0 if parameter.grad is None else float(parameter.grad.abs().max())
+        assert isfinite(largest), f"{path} gets a gradient that is not finite"
         inert = path.startswith("pe.") and path.endswith(decoder.pe.inert)
-        assert moved or inert, f"{path} gets no gradient"
+        assert largest > 1e-9 or inert, f"{path} gets no gradient"
 
 
 def check_rows(name: Name | str) -> None:
-    """A row's logits do not depend on its neighbours or on padding.
+    """A row's logits do not depend on its neighbours or on padding, in training neither.
 
-    Usually: a mean, a maximum or a length over the batch or over all T tokens, padding included;
-    the bound that each row may know is `seqs.final_length`.
+    Usually: a mean, a maximum or a length over the batch or over all T tokens, padding included, as
+    `seqs.final_length.max()` or `seqs.bound`; the bound that each row may know is its own
+    `seqs.final_length`.
     """
-    decoder, seqs = decoder_for(name), example_batch(rows=3)
-    together = forward(decoder, seqs)
-    padding = torch.zeros(1, 5, dtype=torch.int64)
-    for row in range(3):
-        one = slice(row, row + 1)
-        tokens = torch.cat((seqs.tokens[one], padding), 1)
-        alone = forward(decoder, Sequences(tokens, seqs.final_length[one], seqs.key[one]))
-        assert_close(alone[:, :-5], together[one], f"row {row} alone and padded")
-
-
-def check_deterministic(name: Name | str) -> None:
-    """The same call twice, with a longer one between, gives the same bits.
-
-    Usually: torch's own random numbers in a hook (take `random_words(seqs.key, ...)` of
-    models/sequences.py); something kept on `self` from one call to the next, which the longer call
-    changed.
-    """
-    decoder, seqs = decoder_for(name), example_batch()
-    with torch.random.fork_rng(devices=[]):
-        torch.manual_seed(98)
-        first = forward(decoder, seqs)
-        forward(decoder, example_batch(4 * TRAINED_LENGTH))
-        torch.manual_seed(99)
-        assert torch.equal(first, forward(decoder, seqs)), "two identical calls differ"
+    seqs, padding = example_batch(rows=3), torch.zeros(1, 5, dtype=torch.int64)
+    for decoder, when in both_modes(name):
+        together = forward(decoder, seqs)
+        for row, one in enumerate(map(_only, range(3))):
+            tokens, bound = torch.cat((seqs.tokens[one], padding), 1), seqs.final_length[one]
+            # Scoring has no training batch whose key rows could share.
+            shared = seqs.batch_key if decoder.training else 1
+            padded = Sequences(tokens, bound, seqs.key[one], bound=int(bound), batch_key=shared)
+            alone = forward(decoder, padded)[:, :-5]
+            assert_close(alone, together[one], f"row {row} alone and padded{when}")
 
 
 def check_prefix(name: Name | str) -> None:
@@ -220,20 +295,14 @@ def check_packed(name: Name | str) -> str | None:
     Usually: positions from arange(T) in place of `index`; a cumulative sum, or a distance, across
     `seqs.starts`. What cannot be packed says so: `needs = Needs(packed=False)`.
     """
-    decoder, lengths = decoder_for(name), [20, 1, 0, 13]
-    if not decoder.pe.needs.packed:
-        return "its needs say packed=False"
-    seqs = example_batch(rows=len(lengths))
-    tokens = torch.cat([row[:n] for row, n in zip(seqs.tokens, lengths, strict=True)])[None]
-    starts = torch.tensor([0, *lengths]).cumsum(0).to(torch.int32)
-    final_length = torch.tensor([23, 40, 9, 60])
-    packed = Sequences(tokens, final_length, seqs.key, starts=starts, longest=20)
-    together = forward(decoder, packed)[0].split(lengths)
-    for row, length in enumerate(lengths):
-        if length:
-            one = slice(row, row + 1)
-            alone = Sequences(seqs.tokens[one, :length], final_length[one], seqs.key[one])
-            assert_close(together[row], forward(decoder, alone)[0], f"packed sequence {row}")
+    seqs, each_alone = packed_batch()
+    for decoder, when in both_modes(name):
+        if not decoder.pe.needs.packed:
+            return "its needs say packed=False"
+        together = forward(decoder, seqs)[0].split([one.width for one in each_alone])
+        for row, (logits, alone) in enumerate(zip(together, each_alone, strict=True)):
+            if alone.width:
+                assert_close(logits, forward(decoder, alone)[0], f"packed sequence {row}{when}")
     return None
 
 
@@ -274,54 +343,28 @@ def check_told(name: Name | str) -> None:
         )
 
 
-CHECKS: tuple[Check[Name], ...] = (
-    *(check_shape, check_causal, check_order, check_no_dead_parameter, check_rows),
-    *(check_deterministic, check_prefix, check_packed, check_bfloat16, check_told),
-)
+def check_costs(name: Name | str) -> None:
+    """`multiply_adds`, or `products`, count the matrix products that it adds to attention.
 
-
-def examine(name: Name) -> ContractReport:
-    """Run every check, or `check_builds` alone if that one fails.
-
-    Raises UsageError if a file of the encoding cannot be imported or its parts cannot be joined.
+    Usually: a projection that neither of them names; a count for one layer in `products`, or for
+    all in `multiply_adds`; `pairs` or `distances` where it multiplies by `tokens`. They count what
+    torch's counter counts: matrix products, over all pairs of a row, in training.
     """
-    locations = _locations(name)
-    for location in locations:
-        location.load()
-    outcomes = [run_check(check_builds, name)]
-    if outcomes[0].holds:
-        outcomes += [run_check(check, name) for check in CHECKS]
-    warnings = [warning for location in locations for warning in _warnings(location)]
-    if not all(location.is_builtin for location in locations):
-        warnings.append(
-            "no check knows whether the formula is its paper's: write it once more as plain loops, "
-            "in float64, and compare (models/README.md has such a twin)"
-        )
-    sources = source_hashes(name.encoding)
-    return ContractReport(str(name), sources, tuple(outcomes), tuple(warnings))
+    seqs = example_batch()
+    rows, tokens = seqs.tokens.shape
+    extent = Workload(rows * tokens, rows * tokens**2, tokens**2)
+    decoder = decoder_for(name).train()
+    total, plain = _counted_flops(decoder, seqs), _counted_flops(decoder_for("nope"), seqs)
+    counted = max(total - plain, 0)  # attention of its own may need less
+    declared = sum(product.forward for product in decoder.pe.products(extent))
+    off = abs(counted - declared)
+    assert off <= max(COST_TOLERANCE * counted, COST_NEGLIGIBLE * plain), (
+        f"it adds {counted:,} FLOPs to a forward of {rows} x {tokens} tokens by torch's counter, "
+        f"and declares {declared:,}"
+    )
 
 
-def run_check(check: Check[Name], name: Name) -> CheckOutcome:
-    """Run one check on `name`. Raises UsageError if the encoding refuses how it is used."""
-    files = [location.file for location in _locations(name)]
-    return outcome_of(check, name, files, through=(UsageError,))
-
-
-def _locations(name: Name) -> list[Location]:
-    return [locate("encoding", part.name) for part in name.encoding.parts]
-
-
-def _warnings(location: Location) -> Iterator[str]:
-    """Describe what the file at `location` should declare but does not."""
-    declared = location.declaration()
-    name = declared.class_name
-    for key, option in declared.options.items():
-        if option.problem:
-            yield f"{name}: option '{key}' {option.problem}"
-    if not declared.summary:
-        yield f"{name} has no docstring: its first line is what `tape-arith list` shows"
-    kinds = {one.kind for one in declarations("encoding") if not one.package}
-    if declared.kind not in kinds:
-        yield f"{name} has the kind '{declared.kind}', which is none of {'; '.join(sorted(kinds))}"
-    if not declared.paper:
-        yield f"{name} does not say its `paper`: author, year and arXiv number"
+def _counted_flops(decoder: Decoder, seqs: Sequences) -> int:
+    with FlopCounterMode(display=False) as counter:
+        forward(decoder, seqs)
+    return int(counter.get_total_flops())

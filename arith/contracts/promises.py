@@ -68,8 +68,8 @@ def outcome_of(
         raise
     except USER_CODE_ERRORS as error:
         happened = describe_error(error, *files)
-        origin = traceback.extract_tb(error.__traceback__)[-1].filename
-        own = isinstance(error, AssertionError) and origin == inspect.getfile(check)
+        origin = Path(traceback.extract_tb(error.__traceback__)[-1].filename)
+        own = isinstance(error, AssertionError) and origin.parent == Path(__file__).parent
         if own or isinstance(error, UsageError):
             happened = str(error)
         if "can't allocate memory" in happened:  # as torch says on a CPU

@@ -130,18 +130,25 @@ def _blueprint(config: Config, name: Name, sources: _Sources) -> Decoder:
 def _check_promises(encoding: Encoding, sources: _Sources) -> None:
     """Run the checks of the contract that training and scoring depend on.
 
-    Scoring is one teacher-forced pass, so the score of an encoding that sees later tokens is
-    meaningless. Raises UsageError if a check fails.
+    Scoring is one teacher-forced pass, so the score of an encoding that sees later tokens, or other
+    problems, is meaningless; resuming repeats a training only if the keys decide what is drawn.
+    Raises UsageError if a check fails.
     """
     from tape_arith.arith.contracts import encoding as contract
+    from tape_arith.arith.contracts import interface
+    from tape_arith.arith.contracts.examine import run_check
 
     for check in (
         contract.check_builds,
+        interface.check_hooks,
+        contract.check_deterministic,
+        contract.check_positions,
         contract.check_causal,
+        contract.check_rows,
         contract.check_prefix,
         contract.check_no_dead_parameter,
     ):
-        outcome = contract.run_check(check, Name(encoding))
+        outcome = run_check(check, Name(encoding))
         if not outcome.holds:
             raise UsageError(
                 f"{encoding} breaks a promise ({outcome.check}): {outcome.happened}; "

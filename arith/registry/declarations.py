@@ -3,13 +3,18 @@
 import ast
 import re
 from collections.abc import Collection
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import cache
 from math import isfinite
+from pathlib import Path
 
 from tape_arith.models.errors import UsageError
 
 Value = str | int | float | bool | None
+_ROOT = Path(__file__).parents[2]
+_WITH_KINDS = ("tape_arith.models.encodings.", "tape_arith.models.families.")
+"""Modules whose classes declare a kind."""
 
 
 @dataclass(frozen=True)
@@ -84,7 +89,8 @@ def read_declaration(
 ) -> Declaration:
     """Parse a class in `source`, the content of the file at `path`; by default the last public one.
 
-    What the class does not declare is inherited from bases in the same file, never in another file.
+    What the class does not declare is inherited from bases in the same file. Only `kind` is also
+    inherited from encodings of this suite and their families.
 
     Raises UsageError if the source is not Python or has no such public class.
     """
@@ -107,7 +113,8 @@ def read_declaration(
         )
     attributes, options = dict[str, object](), dict[str, Option]()
     meanings, description = dict[str, str](), ""
-    for node in reversed(_with_bases(class_name, classes)):
+    lineage = _with_bases(class_name, classes)
+    for node in reversed(lineage):
         attributes |= plain_attributes(node)
         options = options if (own := _options(node)) is None else own
         description, table = _split_table(ast.get_docstring(node) or "", options)
@@ -122,7 +129,7 @@ def read_declaration(
         summary=description.split("\n")[0],
         description=description,
         chance=chance if isinstance(chance, float) else 0.0,
-        kind=facts.get("kind", ""),
+        kind=facts.get("kind") or _inherited_kind(lineage, body),
         paper=facts.get("paper", ""),
         told_by=facts.get("told_by", ""),
         options=options,
@@ -159,6 +166,33 @@ def _with_bases(name: str, classes: dict[str, ast.ClassDef]) -> list[ast.ClassDe
             lineage.append(node)
             names = [*map(ast.unparse, node.bases), *names]
     return lineage
+
+
+def _inherited_kind(lineage: list[ast.ClassDef], body: list[ast.stmt]) -> str:
+    """Return the kind of the first base from this suite's encodings or families; "" if none."""
+    imported = _imported_names(body)
+    for base in (ast.unparse(base) for node in lineage for base in node.bases):
+        first, *rest = base.split(".")
+        module, _, class_name = ".".join([imported.get(first, ""), *rest]).rpartition(".")
+        file = _ROOT.joinpath(*module.split(".")[1:]).with_suffix(".py")
+        if module.startswith(_WITH_KINDS) and file.is_file():
+            with suppress(UsageError):  # no such class
+                if kind := read_declaration(file.read_bytes(), str(file), base, class_name).kind:
+                    return kind
+    return ""
+
+
+def _imported_names(body: list[ast.stmt]) -> dict[str, str]:
+    """Return what each imported name stands for, with dots: a module, or a class of a module."""
+    names: dict[str, str] = {}
+    for node in body:
+        if isinstance(node, ast.ImportFrom):
+            names |= {one.asname or one.name: f"{node.module}.{one.name}" for one in node.names}
+        elif isinstance(node, ast.Import):
+            outermost = {one.name.partition(".")[0] for one in node.names if not one.asname}
+            names |= {name: name for name in outermost}
+            names |= {one.asname: one.name for one in node.names if one.asname}
+    return names
 
 
 def _options(node: ast.ClassDef) -> dict[str, Option] | None:

@@ -115,6 +115,7 @@ class ContextualRotary(Rotary, ABC):
       are untrained, and beyond L1 an error.
     """
 
+    kind = "rotary, contextual"
     no_decay = ("table",)
     #: A NamedTuple with `from_angles`, `from_matrix` and `apply`.
     state_type: Any

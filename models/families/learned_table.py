@@ -5,7 +5,6 @@ token's index depends on later tokens.
 """
 
 from abc import ABC, abstractmethod
-from typing import ClassVar
 
 import torch
 from torch import Tensor, nn
@@ -19,6 +18,7 @@ from tape_arith.models.sequences import Sequences, random_words
 class LearnedTable(PositionalEncoding):
     """Base: x + table[index], table [rows, D] from N(0, 0.02) like the token embeddings."""
 
+    kind = "absolute"
     no_decay = ("table",)
 
     def __init__(self, setting: Setting, rows: int) -> None:
@@ -49,8 +49,7 @@ class PlaceTable(LearnedTable, ABC):
     Raises UndefinedEncoding unless each number is one run of digits, the least significant first.
     """
 
-    #: Argument of `draw`.
-    stream: ClassVar[bytes]
+    kind = "task-structured"
 
     def __init__(self, setting: Setting, low: int, high: int) -> None:
         if not setting.ascending:

@@ -19,6 +19,7 @@ class Randomized(PositionalEncoding):
     `l_max` to `position_range(setting, l_max)`.
     """
 
+    kind = "randomized"
     l_max: int
     computes_with_index = False  # already random
     #: An extrapolation that gives the indices at test time.

@@ -73,6 +73,7 @@ class RotaryLayer(PositionalLayer):
 class Rotary(PositionalEncoding):
     """Base: a subclass may change `frequencies`, their `spread` over a head, and the layer."""
 
+    kind = "rotary"
     computes_with_index = True
     #: An extrapolation that changes the frequencies at test time only.
     rescaling: Callable[[Tensor, Tensor, Setting], tuple[Tensor, Tensor]] | None = None

@@ -49,6 +49,7 @@ class AdditiveBiasLayer(PositionalLayer):
 class AdditiveBias(PositionalEncoding):
     """Base: each layer, an `AdditiveBiasLayer`, computes its bias from `Distances`."""
 
+    kind = "relative bias"
     computes_with_index = True
     needs = Needs(bias="learned", packed=False)
 

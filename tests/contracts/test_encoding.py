@@ -6,10 +6,12 @@ from pathlib import Path
 import pytest
 
 from tape_arith.arith.contracts import encoding as contract
-from tape_arith.arith.contracts.encoding import examine
+from tape_arith.arith.contracts import interface
+from tape_arith.arith.contracts.examine import CHECKS, GATES, _warnings, examine
 from tape_arith.arith.contracts.promises import CheckOutcome, ContractReport, as_text
-from tape_arith.arith.registry.locate import known_names
+from tape_arith.arith.registry.locate import known_names, on_disk
 from tape_arith.arith.registry.names import parse
+from tape_arith.models.encoding import PositionalEncoding
 from tests.helpers.small_decoders import NUMBERINGS
 from tests.helpers.tiny_runs import call, refused
 from tests.models.test_oracles import ABLATIONS
@@ -36,15 +38,21 @@ def test_contract(name: str) -> None:
     assert report.holds and report.warnings == (), as_text(report)
     skipped = {outcome.check for outcome in report.outcomes if not outcome.applies}
     packs = contract.decoder_for(name).pe.needs.packed
-    assert skipped == (set() if packs else {"packed"})
+    expected = {"packed": packs, "positions": name != "nope"}
+    assert skipped == {check for check, applies in expected.items() if not applies}
 
 
 HEAD = """
+import random
+from dataclasses import dataclass
+
 import torch
 from torch import nn
 
+from tape_arith.models.attention import Needs
 from tape_arith.models.encoding import PositionalEncoding, PositionalLayer
 from tape_arith.models.families.rotary import Rotary
+from tape_arith.models.families.scores import CommonAdditiveBias
 
 """
 EMBED = """class Mine(PositionalEncoding):
@@ -65,6 +73,41 @@ INIT = """class Mine(PositionalEncoding):
         super().__init__(setting)
         self.table = nn.Parameter(torch.zeros(setting.trained_length, setting.hidden_size))
 """
+BIAS = """class Mine(CommonAdditiveBias):
+    def bias(self, distances):
+        return {}
+"""
+GATED = """class MineLayer(PositionalLayer):
+    def __init__(self, setting):
+        super().__init__()
+        self.gate = nn.Linear(setting.hidden_size, setting.num_heads)
+
+    def attend(self, x, q, k, v, state, seqs):
+        return super().attend(x, q * self.gate(x)[..., None], k, v, state, seqs)
+
+
+class Mine(PositionalEncoding):
+    def layer(self, i):
+        return MineLayer(self.setting)
+
+    def embed(self, x, index, seqs):
+        return x + index[..., None].to(x).sin()
+"""
+KEEPS_LONGEST = """
+    def start(self, x, index, seqs):
+        self.longest = seqs.final_length.max()
+        return super().start(x, index, seqs)
+"""
+COUNTED = """
+    def multiply_adds(self, extent):
+        return {}
+"""
+HELD = """
+        {}
+
+    def embed(self, x, index, seqs):
+        return x + (index[..., None] * {}).to(x).sin()
+"""
 SEES_ALL = "torch.einsum('bhqt,bthk->bqhk', torch.einsum('bqhk,bthk->bhqt', q, k).softmax(-1), v)"
 # A slip in each, the check that catches it, and its message.
 SLIPS = {
@@ -73,6 +116,24 @@ SLIPS = {
         INIT.format("")
         + "\n    def embed(self, x, index, seqs):\n        return x + self.table[index]",
         "IndexError: index 28 is out of bounds",
+    ),
+    "names": (EMBED.replace("embed", "embedd").format("1"), "Mine.embedd is never used: did you"),
+    "tensors": (
+        INIT.split("        self")[0].format("") + HELD.format("self.x = torch.ones(16)", "self.x"),
+        "neither parameter nor buffer: Mine.x, float32 [16]",
+    ),
+    "hooks": (
+        EMBED.replace("return x + {}", "x + 1"),
+        "Mine.embed returned None; it returns float64 [B, T, D] (here B = 3, T = 20, D = 16, ",
+    ),
+    "state": (
+        BIAS.format("-distances.delta[:, None] / self.longest") + KEEPS_LONGEST,
+        "a hook keeps Mine.longest, int64 []",
+    ),
+    "positions": (EMBED.format("0 * index[..., None]"), "its logits are NoPE's, bit for bit"),
+    "costs": (
+        GATED,
+        "adds 11,520 FLOPs to a forward of 3 x 20 tokens by torch's counter, and decla",
     ),
     "causal": (
         ATTEND.format(SEES_ALL),
@@ -113,21 +174,233 @@ def test_each_slip_is_explained(check: str, here: Path) -> None:
     report = examine(parse("mine.py:Mine"))
     outcome = outcome_of(report, check)
     assert not outcome.holds and not report.holds and message in outcome.happened
-    # The other checks run all the same, unless nothing was built.
-    assert len(report.outcomes) == (1 if check == "builds" else 1 + len(contract.CHECKS))
+    # The other checks run all the same, unless they would only repeat it.
+    gates = {gate.__name__.removeprefix("check_") for gate in GATES}
+    ends = [each.__name__ for each in CHECKS].index(f"check_{check.replace(' ', '_')}")
+    assert len(report.outcomes) == (ends + 1 if check in gates else len(CHECKS))
+    said = f"the other {len(CHECKS) - ends - 1} checks need that {check} holds"
+    assert (said in report.warnings) == (check in gates)
     text = as_text(report)
     assert f"  BROKEN {check}: {outcome.expected}\n         but: {outcome.happened}\n" in text
     assert f"         usually: {outcome.cause}\n" in text
 
 
+TRAINING = "if self.training else x"
+KEEPS_MODULE = "self.parts = [nn.Linear(1, 16).double()]"
+PLAIN_INIT = INIT.split("        self")[0].format("")
+FURTHER = {
+    # Rows that know of each other, also in training alone.
+    "the longest row": (
+        "rows",
+        BIAS.format("-distances.delta[:, None] / self.longest") + KEEPS_LONGEST,
+        "row 0 alone and padded: ",
+    ),
+    "the bound of the batch": (
+        "rows",
+        EMBED.format("index[..., None] / seqs.bound"),
+        "row 0 alone",
+    ),
+    "the first row's key": (
+        "rows",
+        EMBED.format("seqs.key[:1].double() * index[..., None]"),
+        "row 1 alone and padded: ",
+    ),
+    "a norm in training": ("rows", EMBED.format(f"x.mean(0) {TRAINING}"), "padded, in training: "),
+    "a leak in training": ("causal", EMBED.format(f"x.mean(1)[:, None] {TRAINING}"), "in training"),
+    "nothing finite in training": (
+        "shape",
+        EMBED.format(f"1 / index.sum() * torch.inf {TRAINING}"),
+        "",
+    ),
+    # Random numbers.
+    "noise in training": ("deterministic", EMBED.format(f"torch.randn(16) {TRAINING}"), "training"),
+    "Python's noise": ("deterministic", EMBED.format("random.random()"), "identical calls differ"),
+    "a seed": (
+        "deterministic",
+        EMBED.format("(torch.manual_seed(1) and torch.rand(1))"),
+        "or seeds",
+    ),
+    "a draw of __init__": (
+        "deterministic",
+        PLAIN_INIT + HELD.format("self.x = random.random()", "self.x"),
+        "another decoder with the same weights",
+    ),
+    # Names.
+    "a hook of layers": (
+        "names",
+        ATTEND.format("v").replace("def attend(self, x, q", "def atend(self, x, q"),
+        "MineLayer.atend is never used: did you mean `attend`?",
+    ),
+    "a hook in the wrong class": (
+        "names",
+        EMBED.format("1") + "\n    def update(self, mlp_out, state, seqs):\n        return state\n",
+        "`update` is for a PositionalLayer",
+    ),
+    "a setting": (
+        "names",
+        EMBED.format("1") + "\n    need = Needs(packed=False)\n",
+        "mean `needs`?",
+    ),
+    "a bias that the softmax cancels": (
+        "positions",
+        BIAS.format(
+            "distances.query.transpose(1, 2)[:, None].transpose(-1, -2).expand(1, 2, -1, "
+            "distances.query.shape[1])"
+        ),
+        "its logits are NoPE's, but for rounding",
+    ),
+    # Tensors.
+    "in a dict": (
+        "tensors",
+        PLAIN_INIT + HELD.format("self.x = {'a': [torch.ones(16)]}", "self.x['a'][0]"),
+        "Mine.x['a'][0], float",
+    ),
+    "in a list of modules": (
+        "tensors",
+        PLAIN_INIT + HELD.format(KEEPS_MODULE, "self.parts[0].weight[:, 0]"),
+        "Mine.parts[0].weight",
+    ),
+    "in a dataclass": (
+        "tensors",
+        "@dataclass\nclass Box:\n    y: torch.Tensor\n\n\n"
+        + PLAIN_INIT
+        + HELD.format("self.box = Box(torch.ones(16))", "self.box.y"),
+        "Mine.box.y, float32 [16]",
+    ),
+    "in a layer": (
+        "tensors",
+        ATTEND.format("v").replace(
+            "return MineLayer()",
+            "made = MineLayer()\n        made.y = torch.ones(1)\n        return made",
+        ),
+        "Mine.layers.1.y",
+    ),
+    "in the file": (
+        "tensors",
+        "Y = torch.ones(16)\n\n\n" + EMBED.format("Y * index[..., None]"),
+        ": Y, float32 [16]",
+    ),
+    "in the class": (
+        "tensors",
+        EMBED.format("self.y") + "\n    y = torch.ones(16)\n",
+        "Mine.y, float",
+    ),
+    "in a closure": (
+        "tensors",
+        PLAIN_INIT + HELD.format("y = torch.ones(16)\n        self.f = lambda: y", "self.f()"),
+        "y in Mine.f, float32 [16]",
+    ),
+    # Results.
+    "a pair of one": (
+        "hooks",
+        ATTEND.format("v").replace(", state\n", "\n"),
+        "MineLayer.attend returned float64",
+    ),
+    "heads before tokens": (
+        "hooks",
+        ATTEND.format("v.transpose(1, 2)"),
+        "float64 [B, T, H, K], and the state",
+    ),
+    "indices without rows": (
+        "hooks",
+        EMBED.format("1")
+        .replace("def embed(self, x, index, seqs)", "def indices(self, seqs)")
+        .replace("x + 1", "seqs.place[0]"),
+        "Mine.indices returned int64 [20]",
+    ),
+    "no state": (
+        "hooks",
+        EMBED.replace("embed", "start").replace("return x + {}", "x + 1"),
+        "Mine.start returned None",
+    ),
+    "a bias without heads": (
+        "hooks",
+        BIAS.format("-distances.delta"),
+        "Mine.bias returned float64 [1, 20, 20]",
+    ),
+    "an option over a hook": (
+        "hooks",
+        PLAIN_INIT + "        self.start = 'rope'\n",
+        "which hides the hook",
+    ),
+    "more than it needs": (
+        "hooks",
+        BIAS.format("-distances.delta[:, None]") + "\n    needs = Needs(packed=False)",
+        'Needs(bias="learned", packed=False)',
+    ),
+    "no number": ("hooks", GATED + COUNTED.format("None"), "Mine.multiply_adds returned None"),
+    "a layer that is none": (
+        "builds",
+        "class Mine(PositionalEncoding):\n    def layer(self, i):\n        return i",
+        "Mine.layer returned 0; it",
+    ),
+    # Costs.
+    "a count for all layers": (
+        "costs",
+        GATED + COUNTED.format("3 * 16 * 2 * extent.tokens"),
+        "declares 34,560",
+    ),
+    "a count for pairs": (
+        "costs",
+        GATED + COUNTED.format("16 * 2 * extent.pairs"),
+        "declares 230,400",
+    ),
+    "another family's state": (
+        "state",
+        EMBED.format("index[..., None]").replace("PositionalEncoding", "Rotary")
+        + "\n    def start(self, x, index, seqs):\n        return ()\n"
+        + "\n    def layer(self, i):\n        return PositionalLayer()\n",
+        "measures or inner_products",
+    ),
+}
+
+
+@pytest.mark.parametrize("slip", FURTHER)
+def test_slips_of_the_same_kinds(slip: str, here: Path) -> None:
+    check, source, message = FURTHER[slip]
+    Path("mine.py").write_text(HEAD + source)
+    outcome = outcome_of(examine(parse("mine.py:Mine")), check)
+    assert not outcome.holds and message in outcome.happened
+
+
+def test_a_misspelt_hook_of_the_suite_s_own_is_named() -> None:
+    attributes = {"__module__": "tape_arith.models.encodings.zz", "embedd": lambda self: None}
+    kind = type("Zz", (PositionalEncoding,), attributes)
+    assert interface._misspelt_names(kind(contract.SETTING)) == [
+        "Zz.embedd is never used: did you mean `embed`?"
+    ]
+
+
+RIGHT = {
+    "a gate that is counted": GATED + COUNTED.format("16 * 2 * extent.tokens"),
+    "a helper with a name near a hook's": EMBED.format("self.started(index)")
+    + "\n    def started(self, index):\n        return (index % 3)[..., None]\n",
+    "a buffer": PLAIN_INIT + HELD.format("self.register_buffer('y', torch.rand(16))", "self.y"),
+    "its own NoPE": "class Mine(PositionalEncoding):\n    kind = 'none'\n",
+    "pairs from a dict": EMBED.format("index[..., None].to(x).sin()")
+    + "\n    def parameter_groups(self):\n        return {}.items()\n",
+    "a start as NoPE": GATED.replace("+ index[..., None].to(x).sin()", "").replace(
+        "q * self.gate(x)[..., None]", "q * (1 + self.gate(x)[..., None])"
+    )
+    + COUNTED.format("16 * 2 * extent.tokens"),
+}
+
+
+@pytest.mark.parametrize("source", RIGHT.values(), ids=RIGHT)
+def test_what_is_right_holds(source: str, here: Path) -> None:
+    Path("mine.py").write_text(HEAD + source)
+    report = examine(parse("mine.py:Mine"))
+    assert report.holds, as_text(report)
+
+
 def test_every_check_has_a_promise_and_a_slip() -> None:
     report = examine(parse("rope"))
-    assert report.sources == {} and as_text(report).endswith("11 of 11 checks hold")
+    assert report.sources == {} and as_text(report).endswith("17 of 17 checks hold")
     assert all(outcome.expected.endswith(".") for outcome in report.outcomes)
     assert set(SLIPS) == {outcome.check for outcome in report.outcomes}
     fire = examine(parse("fire"))
     assert "packed=False" in outcome_of(fire, "packed").happened
-    assert as_text(fire).endswith("10 of 10 checks hold")  # what does not apply does not count
+    assert as_text(fire).endswith("16 of 16 checks hold")  # what does not apply does not count
 
 
 def test_warnings(here: Path) -> None:
@@ -138,8 +411,37 @@ def test_warnings(here: Path) -> None:
     )
     (width, size, docstring, kind, paper, formula) = examine(parse("mine.py:Mine")).warnings
     assert "option 'width' has the default `WIDTH`" in width and "(1, 2)" in size
-    assert "no docstring" in docstring and "'strange', which is none of absolute" in kind
+    assert "no docstring" in docstring and "'strange': it is one of absolute" in kind
     assert "`paper`" in paper and "plain loops" in formula
+
+
+@pytest.mark.parametrize(
+    ("bases", "kind"),
+    [
+        ("Rotary", "rotary"),
+        ("FromScores", "content"),
+        ("Bias", "relative bias"),
+        ("encodings.abacus.Abacus", "task-structured"),
+        ("tape_arith.models.encodings.tape.TAPE", "rotary, contextual"),
+        ("Base", "rotary"),
+        ("PositionalEncoding, Rotary", "rotary"),
+        ("PositionalEncoding", ""),
+        ("torch.nn.Module", ""),
+        ("encodings.abacus.Gone", ""),
+    ],
+)
+def test_a_kind_may_be_inherited(bases: str, kind: str, here: Path) -> None:
+    """From a family or an encoding of the suite, however that is imported."""
+    Path("mine.py").write_text(
+        f"{HEAD}import tape_arith.models.encodings.tape\n"
+        "from tape_arith.models import encodings\n"
+        "from tape_arith.models.families.scores import CommonAdditiveBias as Bias, FromScores\n\n\n"
+        f"class Base(Rotary):\n    pass\n\n\nclass Mine({bases}):\n    pass\n"
+    )
+    mine = on_disk("mine.py", "Mine")
+    assert mine.declaration().kind == kind
+    said = [line for line in _warnings(mine) if "kind" in line]
+    assert bool(said) == (not kind) and all("no `kind`" in line for line in said)
 
 
 @pytest.mark.parametrize(

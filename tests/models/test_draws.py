@@ -5,7 +5,7 @@ Legend: B batch, T tokens, n sequences.
 
 from collections.abc import Callable
 from dataclasses import replace
-from itertools import pairwise
+from itertools import combinations, pairwise, product
 
 import pytest
 import torch
@@ -14,7 +14,7 @@ from torch import Tensor
 from tape_arith.arith.contracts import encoding as contract
 from tape_arith.arith.registry.locate import known_names
 from tape_arith.models.decoder import Decoder
-from tape_arith.models.encoding import PositionalEncoding
+from tape_arith.models.encoding import Combination, PositionalEncoding
 from tape_arith.models.errors import UsageError
 from tape_arith.models.families.learned_table import draw
 from tape_arith.models.families.randomized import Randomized, random_subset
@@ -101,11 +101,7 @@ def test_a_shift_is_uniform_in_training_and_fixed_at_test_time(
         *("aug-rope", "aug-tape-heads", "aug-sinusoidal", "abacus:k=9+aug-xpos"),
     ],
 )
-def test_one_shift_for_all_tokens_of_a_sequence_packed_or_not(
-    name: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    trained = contract.decoder_for(name).train()
-    monkeypatch.setattr(contract, "decoder_for", lambda _: trained)
+def test_one_shift_for_all_tokens_of_a_sequence_packed_or_not(name: str) -> None:
     contract.check_packed(name)
     contract.check_rows(name)
 
@@ -118,11 +114,44 @@ def test_draws_of_different_encodings_are_independent() -> None:
         assert int(one.min()) == 0 and int(one.max()) == 99
         for other in drawn[:i]:
             assert float((one == other).double().mean()) < 0.05
-    pe = contract.decoder_for("abacus+rand-rope").pe.train()
-    abacus = pe.get_submodule("parts.0")
-    assert isinstance(abacus, PositionalEncoding)
-    both = torch.stack((first_index(abacus, same_rows(400)), first_index(pe, same_rows(400))))
-    assert abs(float(torch.corrcoef(both.double())[0, 1])) < 0.2
+
+
+@pytest.mark.parametrize(
+    ("name", "training"),
+    [
+        *((f"{name}+rand-rope", True) for name in ("abacus", "learned-offset:rows=500")),
+        *((f"rand-{name}", False) for name in ("learned+rand-rope", "sinusoidal+rand-fire")),
+        ("learned-offset:rows=500+rand-learned+rand-alibi", True),
+    ],
+)
+def test_joined_parts_draw_independently(name: str, training: bool) -> None:
+    """Nor does a part draw what another draws for the sequence before or behind."""
+    pe, seqs = contract.decoder_for(name).pe.train(training), same_rows(6000)
+    assert isinstance(pe, Combination)
+    drawn = []
+    for part in pe.each:
+        make = part.indices
+
+        def indices(own: Sequences, make: Callable[[Sequences], Tensor] = make) -> Tensor:
+            drawn.append(index := make(own))
+            return index
+
+        vars(part)["indices"] = indices
+    with torch.no_grad():
+        pe.embed(torch.zeros(*seqs.tokens.shape, 16).double(), pe.indices(seqs), seqs)
+    assert len(drawn) == len(pe.each)
+    for one, other in combinations([index.double() for index in drawn], 2):
+        for place, shift in product((0, 3, 6), (-1, 0, 1)):
+            both = torch.stack((one[:, place], other[:, place].roll(shift)))
+            assert abs(float(torch.corrcoef(both)[0, 1])) < 0.07  # five standard deviations
+
+
+def test_joined_encodings_share_the_factor_of_their_indices() -> None:
+    pe, seqs = contract.decoder_for("aug-sinusoidal+aug-rope").pe.train(), same_rows()
+    assert isinstance(pe, Combination)
+    (sinusoidal,), rope = pe.embedding, pe.attending
+    x = torch.zeros(*seqs.tokens.shape, 16).double()
+    assert torch.equal(pe.embed(x, x, seqs), sinusoidal.embed(x, rope.indices(seqs), seqs))
 
 
 # ---- scaled positions --------------------------------------------------------------------------

@@ -15,7 +15,7 @@ import pytest
 import torch
 
 from tape_arith.arith.contracts import encoding as contract
-from tape_arith.arith.contracts.encoding import examine
+from tape_arith.arith.contracts.examine import examine
 from tape_arith.arith.contracts.promises import as_text
 from tape_arith.arith.data.rows import pad
 from tape_arith.arith.decoders.build import setting_for

@@ -12,6 +12,7 @@ import torch
 from torch import Tensor
 
 from tape_arith.arith.contracts import encoding as contract
+from tape_arith.arith.contracts.examine import examine
 from tape_arith.arith.contracts.promises import as_text
 from tape_arith.arith.registry.load import load_classes
 from tape_arith.arith.registry.locate import known_names
@@ -41,7 +42,7 @@ def test_contract(name: str, variant: str, monkeypatch: pytest.MonkeyPatch) -> N
     layers = {1: 3, 2: 2, 3: 1}[VARIANTS[variant].get("loops", 1)]
     decoder_for = partial(contract.decoder_for, num_layers=layers, **VARIANTS[variant])
     monkeypatch.setattr(contract, "decoder_for", decoder_for)
-    report = contract.examine(parse(name))
+    report = examine(parse(name))
     assert report.holds, as_text(report)
 
 

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tape_arith.arith.contracts import encoding as models_contract
+from tape_arith.arith.contracts import examine as models_contract
 from tape_arith.arith.contracts import task as task_contract
 from tape_arith.arith.registry.declarations import Option, Value, read_declaration
 from tape_arith.arith.registry.locate import KINDS, declarations, on_disk, source_file

@@ -46,7 +46,7 @@ EMBED = """
 READS = {
     "a list": "        self.slopes = torch.linspace(0, 1, 4).tolist()\n",
     "a branch": "        if torch.linspace(0, 1, 4).max() > 0.5:\n            self.scale = 2.0\n",
-    "a cached tensor": "        self.scale = ramp(setting.max_length)[-1]\n",
+    "a cached tensor": "        self.scale = float(ramp(setting.max_length)[-1])\n",
 }
 RUN = "runs/mini/mine.py@Mine/seed-0"
 
@@ -58,7 +58,7 @@ def write(body: str, embed: str = EMBED) -> None:
 @pytest.mark.parametrize("body", READS.values(), ids=READS)
 def test_an_encoding_that_keeps_the_contract_is_trained_and_scored(body: str, here: Path) -> None:
     write(body)
-    assert done("check", "mine.py:Mine").out.endswith("11 of 11 checks hold\n")
+    assert done("check", "mine.py:Mine").out.endswith("17 of 17 checks hold\n")
     done("train", "--pe", "mine.py:Mine", *settings(steps=2))
     assert Run(Path(RUN)).grid_file().exists()
     done("score", RUN, "--split", "carry")

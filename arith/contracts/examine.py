@@ -1,0 +1,86 @@
+"""Run all checks on an encoding and say what its file lacks: `tape-arith check NAME`."""
+
+from collections.abc import Iterator
+
+from tape_arith.arith.contracts import encoding, interface
+from tape_arith.arith.contracts.promises import Check, CheckOutcome, ContractReport, outcome_of
+from tape_arith.arith.registry.locate import Location, declarations, locate
+from tape_arith.arith.registry.names import Name, source_hashes
+from tape_arith.models.errors import UsageError
+
+CHECKS: tuple[Check[Name], ...] = (
+    encoding.check_builds,
+    interface.check_names,
+    interface.check_tensors,
+    interface.check_hooks,
+    encoding.check_shape,
+    encoding.check_deterministic,
+    interface.check_state,
+    encoding.check_positions,
+    encoding.check_causal,
+    encoding.check_order,
+    encoding.check_no_dead_parameter,
+    encoding.check_rows,
+    encoding.check_prefix,
+    encoding.check_packed,
+    encoding.check_bfloat16,
+    encoding.check_told,
+    encoding.check_costs,
+)
+GATES = {
+    *(encoding.check_builds, interface.check_hooks),
+    *(encoding.check_shape, encoding.check_deterministic),
+}
+"""Checks after which, if one fails, the later ones would only repeat what is wrong."""
+
+
+def examine(name: Name) -> ContractReport:
+    """Run the checks, up to the first of GATES that fails.
+
+    Raises UsageError if a file of the encoding cannot be imported or its parts cannot be joined.
+    """
+    locations = _locations(name)
+    for location in locations:
+        location.load()
+    outcomes, warnings = [], list[str]()
+    for number, check in enumerate(CHECKS, 1):
+        outcomes.append(outcome := run_check(check, name))
+        if check in GATES and not outcome.holds:
+            warnings += [f"the other {len(CHECKS) - number} checks need that {outcome.check} holds"]
+            break
+    warnings += [warning for location in locations for warning in _warnings(location)]
+    if not all(location.is_builtin for location in locations):
+        warnings.append(
+            "no check knows whether the formula is its paper's: write it once more as plain loops, "
+            "in float64, and compare (models/README.md has such a twin)"
+        )
+    sources = source_hashes(name.encoding)
+    return ContractReport(str(name), sources, tuple(outcomes), tuple(warnings))
+
+
+def run_check(check: Check[Name], name: Name) -> CheckOutcome:
+    """Run one check on `name`. Raises UsageError if the encoding refuses how it is used."""
+    files = [location.file for location in _locations(name)]
+    return outcome_of(check, name, files, through=(UsageError,))
+
+
+def _locations(name: Name) -> list[Location]:
+    return [locate("encoding", part.name) for part in name.encoding.parts]
+
+
+def _warnings(location: Location) -> Iterator[str]:
+    """Describe what the file at `location` should declare but does not."""
+    declared = location.declaration()
+    name = declared.class_name
+    for key, option in declared.options.items():
+        if option.problem:
+            yield f"{name}: option '{key}' {option.problem}"
+    if not declared.summary:
+        yield f"{name} has no docstring: its first line is what `tape-arith list` shows"
+    kinds = {one.kind for one in declarations("encoding") if not one.package}
+    if declared.kind not in kinds:
+        said = "has no `kind` in its file, nor from a base of this suite"
+        said = f"has the kind '{declared.kind}'" if declared.kind else said
+        yield f"{name} {said}: it is one of {'; '.join(sorted(kinds))}"
+    if not declared.paper:
+        yield f"{name} does not say its `paper`: author, year and arXiv number"
