@@ -1,6 +1,7 @@
 """Columns and leaderboards as Markdown, CSV, LaTeX and JSON."""
 
 import json
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from textwrap import wrap
 from typing import Any, TypeVar
@@ -35,12 +36,43 @@ _IN_MATHS = {
     "\N{UPWARDS ARROW}": r"\uparrow",
     "\N{DOWNWARDS ARROW}": r"\downarrow",
 }
+# The small letters are those from U+03B1 on; the capitals that are not Latin too stand 32 before.
+_GREEK = dict(
+    enumerate(
+        (
+            *("alpha", "beta", "gamma", "delta", "epsilon", "zeta", "eta", "theta", "iota"),
+            *("kappa", "lambda", "mu", "nu", "xi", "", "pi", "rho", "varsigma", "sigma"),
+            *("tau", "upsilon", "varphi", "chi", "psi", "omega"),
+        ),
+        start=0x3B1,
+    )
+)
+_HAVE_CAPITALS = {
+    *("gamma", "delta", "theta", "lambda", "xi", "pi", "sigma"),
+    *("upsilon", "varphi", "psi", "omega"),
+}
+_CAPITALS = {
+    code - 32: name.removeprefix("var").capitalize()
+    for code, name in _GREEK.items()
+    if name in _HAVE_CAPITALS
+}
 _LATEX = str.maketrans(
     {sign: f"\\{sign}" for sign in "{}$&#%_"}
     | {sign: f"${command}$" for sign, command in _IN_MATHS.items()}
+    | {chr(code): f"$\\{name}$" for code, name in (_GREEK | _CAPITALS).items() if name}
     | {"\\": r"\textbackslash{}", "^": r"\textasciicircum{}", "~": r"\textasciitilde{}"}
     | {"\N{EN DASH}": "--", "\N{NO-BREAK SPACE}": "~", "\N{DAGGER}": r"\dag{}"}
+    | {'"': r"\texttt{\char34}", "`": r"\`{}", "\0": "{}"}
 )
+_NOT_IN_PDFLATEX = re.compile("[^\0-\u017f\u2010-\u2026]")
+"""Letters for which pdfLaTeX has no font."""
+_MARKUP = re.compile(
+    r"\\(?=[!-/:-@\[-`{-~])"  # a backslash before a sign
+    r"|([`*~$])(?=.*\1)"  # the first of a pair
+    r"|(?<![^\W_])_|_(?![^\W_])"  # at the edge of a word
+    r"|<(?=[A-Za-z/!?])|&(?=#?\w+;)|\[(?=.*\]\()|\|"
+)
+"""Signs that Markdown would not show as they are."""
 
 
 def csv_text(lines: Sequence[Mapping[str, object]], columns: Sequence[str] = ()) -> str:
@@ -79,8 +111,22 @@ def pipe_table(table: pd.DataFrame, left: Sequence[object]) -> str:
     """
     rule = ["---" if head in left else "---:" for head in table]
     lines = [list(map(str, table)), rule, *table.astype(str).to_numpy().tolist()]
-    texts = (" | ".join(cell.replace("|", r"\|") for cell in line) for line in lines)
+    texts = (" | ".join(map(as_markdown, line)) for line in lines)
     return "".join(f"| {text} |\n" for text in texts)
+
+
+def as_markdown(text: str) -> str:
+    r"""Return Markdown that shows `text`.
+
+    >>> print(as_markdown("b_f=5, 3 % ± <0.1, 9.1*"), as_markdown("_a_ *b* <i> x|y"))
+    b_f=5, 3 % ± <0.1, 9.1* \_a\_ \*b* \<i> x\|y
+    """
+    return _MARKUP.sub(r"\\\g<0>", text)
+
+
+def from_markdown(text: str) -> str:
+    """Return the text that the Markdown of `as_markdown` shows."""
+    return re.sub(r"\\([!-/:-@\[-`{-~])", r"\1", text)
 
 
 def column_table(columns: Sequence[Column[T]], rows: Iterable[T]) -> str:
@@ -95,13 +141,13 @@ def sectioned(
     notes: Sequence[str],
 ) -> str:
     """Format a heading and a pipe table for each section, then the notes, as Markdown."""
-    pieces = [f"# {heading}\n"]
+    pieces = [f"# {as_markdown(heading)}\n"]
     for title, reason, rows in sections:
         pieces.append(f"## {title}\n")
         if reason:
             pieces.append(f"{reason[0].upper()}{reason[1:]}.\n")
         pieces.append(column_table(columns, rows))
-    return "\n".join([*pieces, *(f"{note}\n" for note in notes)])
+    return "\n".join([*pieces, *(f"{as_markdown(note)}\n" for note in notes)])
 
 
 def floating(
@@ -113,6 +159,10 @@ def floating(
     """Format a floating LaTeX table across both columns of a paper, no wider than the page."""
     parts = {each.heading: short_texts(columns, each.rows) for each in sections}
     comments = ["needs \\usepackage{booktabs} and \\usepackage{graphicx}", *comments]
+    left = [column.head for column in columns if column.left]
+    body, below = booktabs(parts, left).rstrip(), escape(caption)
+    if letters := sorted(set(_NOT_IN_PDFLATEX.findall(body + below))):
+        comments.insert(1, f"needs XeLaTeX or LuaLaTeX, and a font that has {' '.join(letters)}")
     return (
         "".join(f"% {line}\n" for note in comments for line in wrap(note, _COMMENT_WIDTH))
         + "\\begin{table*}\n\\centering\n\\scriptsize\n\\setlength{\\tabcolsep}{3pt}\n"
@@ -147,7 +197,8 @@ def escape(text: str) -> str:
     >>> escape("fox:b_f=5, 3 % ± <0.1")
     'fox:b\\\\_f=5, 3 \\\\% $\\\\pm$ $<$0.1'
     """
-    return text.translate(_LATEX)
+    # Two of some signs would be another one, and "[" or "*" belongs to the row's end before it.
+    return re.sub(r"^(?=[\[*])|(?<=([-',]))(?=\1)", "\0", text).translate(_LATEX)
 
 
 def _stack(head: str, side: str) -> str:

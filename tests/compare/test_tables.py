@@ -8,10 +8,14 @@ from collections.abc import Sequence
 import numpy as np
 import pandas as pd
 import pytest
+from rich.console import Console
 
 from tape_arith.arith.compare import captions
+from tape_arith.arith.compare.board import Section
+from tape_arith.arith.compare.columns import Column
 from tape_arith.arith.compare.sweep_table import SweptRow, in_order, to_csv, to_markdown
-from tape_arith.arith.compare.tables import booktabs
+from tape_arith.arith.compare.tables import booktabs, escape, floating, sectioned
+from tape_arith.arith.compare.terminal import print_markdown
 from tape_arith.arith.grids.panel import Panel, panels_of
 from tape_arith.arith.grids.statistics import Interval
 from tests.helpers.made_grids import BITS, LISTS, drawn, filled
@@ -111,3 +115,38 @@ def test_with_a_scratchpad_exact_match_is_of_the_whole_answer() -> None:
     plain = panels_of([drawn("rope", 0, BITS)])
     assert plain[0].final_answers == () and "scratchpad" not in captions.source(plain)
     assert "one_longer" not in plain[0].regions and "one_longer" not in to_csv(rows(plain))
+
+
+@pytest.mark.parametrize(
+    ("label", "latex"),
+    [
+        (r"$\alpha$ 50%", r"\$\textbackslash{}alpha\$ 50\%"),
+        ("\u03b1\u03bf\u2013ΔΩ", "$\\alpha$\u03bf--$\\Delta$$\\Omega$"),
+        ("a--b", "a-{}-b"),  # not a dash
+        ("[x]*", "{}[x]*"),  # not an option of the row's end before it
+        ("`x' ''y\"", "\\`{}x' '{}'y\\texttt{\\char34}"),
+    ],
+)
+def test_latex_shows_the_signs_of_a_label(label: str, latex: str) -> None:
+    assert escape(label) == latex
+
+
+def test_latex_says_which_letters_need_another_engine() -> None:
+    column = Column[str]("encoding", "encoding", str, left=True)
+    table = floating([Section("Mine", "", ["TAPE Ω", "中文 é"])], [column], "Caption.")
+    assert table.splitlines()[1] == "% needs XeLaTeX or LuaLaTeX, and a font that has 中 文"
+    plain = floating([Section("Mine", "", ["TAPE Ω é"])], [column], "1 \u2013 2 …")
+    assert "LuaLaTeX" not in plain
+
+
+def test_markdown_shows_the_signs_of_a_label() -> None:
+    label = "_a_ *b* `c` $d$ <i>e</i> &amp; [f](g) \\* ~h~ | b_f=5, 3*"
+    column = Column[str]("encoding", "encoding", str, left=True)
+    text = sectioned("Of _a_", [Section("Mine", "", [label])], [column], [f"Note: {label}"])
+    assert text.startswith("# Of \\_a\\_\n")
+    cell = text.splitlines()[6]
+    assert cell == (r"| \_a\_ \*b\* \`c` \$d$ \<i>e\</i> \&amp; \[f](g) \\\* \~h~ \| b_f=5, 3* |")
+    assert r"Note: \_a\_ \*b\*" in text
+    shown = io.StringIO()
+    print_markdown(text, Console(width=200, file=shown))
+    assert shown.getvalue().count(label) == 2
