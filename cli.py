@@ -23,7 +23,7 @@ from tape_arith.arith.errors import (
 )
 from tape_arith.arith.machine import commit, own_version
 from tape_arith.arith.stopping import install_handler
-from tape_arith.arith.terminal import escape_control, protect_streams
+from tape_arith.arith.terminal import escape_control, protect_streams, silence_drawing
 
 PANELS = {
     "From problems to grids": ("generate", "train", "score", "ask", "run", "sweep", "status"),
@@ -151,6 +151,7 @@ def _arguments() -> list[str]:
 def main() -> None:
     """Run the command line; turn an error into one line and an exit code."""
     protect_streams()
+    silence_drawing()
     install_handler(_interrupt)
     try:
         code = _run(_arguments())
