@@ -7,6 +7,7 @@ from textwrap import wrap
 from typing import Any, TypeVar
 
 import pandas as pd
+from pandas.api.types import is_numeric_dtype
 
 from tape_arith.arith.compare.board import Board, Section
 from tape_arith.arith.compare.captions import ONE_SEED
@@ -66,6 +67,8 @@ _LATEX = str.maketrans(
 )
 _NOT_IN_PDFLATEX = re.compile("[^\0-\u017f\u2010-\u2026]")
 """Letters for which pdfLaTeX has no font."""
+_FORMULA = re.compile("'|[=+\\-@\t\r\n\uff1d\uff0b\uff0d\uff20].", re.DOTALL)
+"""The beginning of a text that spreadsheets execute; a sign alone is a text."""
 _MARKUP = re.compile(
     r"\\(?=[!-/:-@\[-`{-~])"  # a backslash before a sign
     r"|([`*~$])(?=.*\1)"  # the first of a pair
@@ -81,17 +84,36 @@ def csv_text(lines: Sequence[Mapping[str, object]], columns: Sequence[str] = ())
     A list, one number per seed, is one cell with spaces between, and "-" for an unknown number.
     """
 
-    def text(value: object, unknown: str = "") -> str:
+    def cell(value: object, unknown: str = "") -> str:
         if isinstance(value, list | tuple):
-            return " ".join(text(each, "-") for each in value)
+            return " ".join(cell(each, "-") for each in value)
         if isinstance(value, float):
             return f"{value:.10g}"
-        return unknown if value is None else str(value)
+        return unknown if value is None else str(_inert(value))
 
-    frame = pd.DataFrame([{key: text(value) for key, value in line.items()} for line in lines])
+    frame = pd.DataFrame([{key: cell(value) for key, value in line.items()} for line in lines])
     by_key = {column_key(key): key for key in frame}
     chosen = [by_key[key] for key in chosen_keys(columns, by_key)]
     return frame.to_csv(columns=chosen or None, index=False, lineterminator="\n")
+
+
+def frame_to_csv(frame: pd.DataFrame) -> str:
+    """Format a frame of numbers and texts as CSV."""
+    texts = {name: frame[name].map(_inert) for name in frame if not is_numeric_dtype(frame[name])}
+    inert = frame.assign(**texts)
+    return inert.to_csv(index=False, lineterminator="\n", float_format="%.10g")
+
+
+def _inert(value: object) -> object:
+    """Return a value of CSV, in which a spreadsheet finds nothing to execute.
+
+    An apostrophe is put before a text that begins like a formula, or with an apostrophe: whoever
+    reads the text takes the first apostrophe away, and spreadsheets hide it.
+
+    >>> _inert("=cmd|' /C calc'!A0"), _inert("-"), _inert(-0.5), _inert("'a")
+    ("'=cmd|' /C calc'!A0", '-', -0.5, "''a")
+    """
+    return f"'{value}" if isinstance(value, str) and _FORMULA.match(value) else value
 
 
 def json_text(content: Mapping[str, Any], columns: Sequence[str] = ()) -> str:

@@ -14,7 +14,14 @@ from tape_arith.arith.compare import captions
 from tape_arith.arith.compare.board import Section
 from tape_arith.arith.compare.columns import Column
 from tape_arith.arith.compare.sweep_table import SweptRow, in_order, to_csv, to_markdown
-from tape_arith.arith.compare.tables import booktabs, escape, floating, sectioned
+from tape_arith.arith.compare.tables import (
+    booktabs,
+    csv_text,
+    escape,
+    floating,
+    frame_to_csv,
+    sectioned,
+)
 from tape_arith.arith.compare.terminal import print_markdown
 from tape_arith.arith.grids.panel import Panel, panels_of
 from tape_arith.arith.grids.statistics import Interval
@@ -63,6 +70,21 @@ def test_csv() -> None:
     assert float(tape["out_of_distribution"]) == pytest.approx(0.105)
     assert float(tape["out_of_distribution_half_width"]) == pytest.approx(0.063531)
     assert float(tape["in_distribution_high"]) == 1.0
+
+
+def test_csv_holds_nothing_that_a_spreadsheet_executes() -> None:
+    texts = ["=cmd|' /C calc'!A0", "@SUM(1)", "+1", "-x", "'a", "\t=1", "\uff1d1", "a=1", "-", "="]
+    numbers = [-0.5, 1, [-1.0, 2.0], None, True, -1, 0, 0, 0, 0]
+    lines = [{"text": a, "n": b} for a, b in zip(texts, numbers, strict=True)]
+    for csv_of_it in (csv_text(lines), frame_to_csv(pd.DataFrame({"text": texts, "n": 1.5}))):
+        read = [line["text"] for line in csv.DictReader(io.StringIO(csv_of_it))]
+        assert [one.removeprefix("'") for one in read] == texts
+        assert read[-3:] == texts[-3:]
+        assert not any(one[0] in "=+-@\t\uff1d" and one not in ("-", "=") for one in read)
+    first, *_ = csv.DictReader(io.StringIO(csv_text(lines)))
+    assert first["n"] == "-0.5" and "'" not in csv_text([{"n": value} for value in numbers])
+    counts = pd.DataFrame({"n": pd.array([1, None], dtype="Int64"), "run": ["=a", "b"]})
+    assert frame_to_csv(counts) == "n,run\n1,'=a\n,b\n"
 
 
 def test_tasks_of_one_axis_and_of_two_share_a_table() -> None:
