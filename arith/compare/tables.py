@@ -99,7 +99,8 @@ def csv_text(lines: Sequence[Mapping[str, object]], columns: Sequence[str] = ())
 
 def frame_to_csv(frame: pd.DataFrame) -> str:
     """Format a frame of numbers and texts as CSV."""
-    texts = {name: frame[name].map(_inert) for name in frame if not is_numeric_dtype(frame[name])}
+    others = [name for name in frame.columns if not is_numeric_dtype(frame[name])]
+    texts = {str(name): frame[name].map(_inert) for name in others}
     inert = frame.assign(**texts)
     return inert.to_csv(index=False, lineterminator="\n", float_format="%.10g")
 
