@@ -89,10 +89,11 @@ def study(selection: Selection) -> Curves:
             raise UsageError(f"{name} is trained as {name.encoding}: name that, for its curves")
     wanted = selection.wanted
     runs = [
-        _Training(name, preset, seed, state.record.budget, state)
+        _Training(name, preset, seed, state.record.budget, state, state.run.precision())
         for (preset, name, seed), state in read_states(selection.root).items()
         if selection.preset in (None, preset) and (not wanted or name in wanted)
     ]
+    runs.sort(key=lambda run: run.precision is None)
     trained = {run.name for run in runs}
     shown, excluded = choose_group(runs, wanted, _differ, lambda: _no_runs(selection, trained))
     warn_excluded(excluded)
@@ -121,6 +122,7 @@ class _Training(NamedTuple):
     seed: int
     budget: Budget
     state: RunState
+    precision: str | None
 
 
 def _axes(runs: Iterable[_Training]) -> Iterator[Axes]:
@@ -140,6 +142,9 @@ def _axes(runs: Iterable[_Training]) -> Iterator[Axes]:
 
 def _differ(one: _Training, other: _Training) -> str:
     """Return how the training of two runs differs; "" if it does not."""
+    precisions = one.precision, other.precision
+    if None not in precisions and precisions[0] != precisions[1]:
+        return f"trained in {precisions[0]}, not {precisions[1]}"
     if one.budget == other.budget:
         return ""
     return one.state.record.config.differences(other.state.record.config) or "not started alike"

@@ -244,10 +244,11 @@ def choose_group(
     groups: list[list[_C]] = []
     for one in candidates:
         if one.preset == complete[0]:
-            alike = next((group for group in groups if not differ(group[0], one)), None)
-            if alike is None:
-                groups.append(alike := [])
-            alike.append(one)
+            # Several groups only if something about this one is not known.
+            alike = [group for group in groups if not differ(group[0], one)] or [[]]
+            if not alike[0]:
+                groups += alike
+            max(alike, key=len).append(one)
     shown, *rest = sorted(groups, key=order, reverse=True)
     excluded = [
         Excluded(_listed((one.name, one.seed) for one in group), differ(group[0], shown[0]))

@@ -77,7 +77,8 @@ def find_grids(
             for grid in selected:
                 grid.standard = standard.get(grid.name)
         result += selected
-    return result
+    # Whoever groups them compares with the first of a group, and nothing differs from the unknown.
+    return sorted(result, key=lambda grid: grid.precision is None)
 
 
 def _on_set(evaluation_set: EvaluationSet, state: RunState, grids: list[Grid]) -> list[Grid]:
