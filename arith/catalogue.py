@@ -180,8 +180,8 @@ def to_text(content: dict[str, Any]) -> str:
     lines += map(_line, content["task_entries"])
     lines += ["", "RUNS"]
     for run in content["runs"]:
-        grids = ", ".join(run.get("grids", [])) or "not scored"
-        lines.append(f"  {run['path']}: {run['state']}; {grids}")
+        grids = f"; {', '.join(run['grids']) or 'not scored'}" if "grids" in run else ""
+        lines.append(f"  {run['path']}: {run['state']}{grids}")
     return escape_control("\n".join(lines if content["runs"] else [*lines, "  none yet"]))
 
 

@@ -169,7 +169,7 @@ def test_runs_of_another_precision_are_left_out_and_named(comparison: Path) -> N
     for command in (("leaderboard",), ("heatmap", "--pe", "all"), ("curves", "--pe", "rope,fire")):
         assert done(*command).err == f"note: left out: {reason}\n"
     grids = [Run(file.parent).grids()["grid"] for file in files]
-    with pytest.raises(UsageError, match="trained in float32, not bfloat16"):
+    with pytest.raises(UsageError, match="trained in bfloat16, not float32"):
         panels_of([grids[3], grids[0], grids[2]])
     assert len(panels_of([grids[3], grids[0]])) == len(panels_of([grids[2]])) + 1
     earlier = {key: json.loads(files[0].read_text())[key] for key in ENVIRONMENT}
