@@ -21,7 +21,7 @@ from tape_arith.arith.errors import UsageError
 from tape_arith.arith.grids.axes import Axes, scored_axes
 from tape_arith.arith.grids.facts import About, Budget
 from tape_arith.arith.registry.names import parse, task_location
-from tape_arith.arith.runs.command_lines import other_run_roots, train_command
+from tape_arith.arith.runs.command_lines import next_step, train_command
 from tape_arith.arith.runs.find import check_one_source, preset_folder
 from tape_arith.arith.runs.preset import check_task
 from tape_arith.arith.runs.run import RunState
@@ -34,7 +34,7 @@ class Curves:
     `rows` has one number in each row, with the columns of `COLUMNS`, for the steps that all seeds
     of an encoding have. `part` is a layer (from 1), a length, or 0 where there are no parts:
 
-    loss                 in nats per scored token
+    loss                 in nats a scored token
     held_out             exact match 0..1 on held-out problems of the trained lengths
     in_distribution, out_of_distribution, by_length
                          exact match on the small grid; a length is that of the longer operand
@@ -160,8 +160,8 @@ def _no_runs(selection: Selection, trained: set[str]) -> UsageError:
     together = " with the others" if len(named) > 1 else ""
     command = train_command(missing, preset or "mini", root)
     return UsageError(
-        f"no run{encoding} in {root}/{preset or '*'}{together}: {command} makes one"
-        f"{other_run_roots(root)}"
+        f"no run{encoding} in {root}/{preset or '*'}{together}: "
+        + next_step(root, f"{command} makes one")
     )
 
 

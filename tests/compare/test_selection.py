@@ -66,7 +66,7 @@ def test_one_preset(comparison: Path) -> None:
     assert "did you mean 'mini'?" in refused("heatmap", "--compare", "fire", "--preset", "minni")
     for command in (("heatmap", "--compare", "fire,rope"), ("leaderboard",)):
         line = refused(*command, "--runs", "runs/mini")
-        assert "runs/mini is the folder of one preset: name the one above it, --runs runs" in line
+        assert "runs/mini is the folder of one preset: name that of all runs, --runs runs" in line
     shutil.copytree(RUNS / "mini", RUNS / "paper-20")
     for file in (RUNS / "paper-20").glob("*/*/*.json"):
         if '"mini"' in file.read_text():
@@ -238,3 +238,19 @@ def test_nothing_out_of_distribution(here: Path) -> None:
     text = done("train", "--pe", "rope", *settings(tested_digits=2)).out
     assert "nothing is out of distribution (trained and tested to 2 digits), in dist" in text
     assert "not scored" not in text
+
+
+@pytest.mark.parametrize(
+    ("inside", "part"),
+    [("mini", "one preset"), ("mini/rope", "one encoding"), ("mini/rope/seed-0", "a run")],
+)
+def test_a_folder_inside_that_of_runs_is_answered_with_the_right_one_alone(
+    comparison: Path, inside: str, part: str
+) -> None:
+    advice = f"runs/{inside} is the folder of {part}: name that of all runs, --runs runs"
+    for command in ("heatmap", "curves", "leaderboard", "report"):
+        line = refused(command, "--pe", "rope,fire,nope", "--runs", f"runs/{inside}")
+        assert line.endswith(f": {advice}") and "train" not in line
+    assert done("list", "--runs", f"runs/{inside}").err == (
+        f"note: no run in runs/{inside}: {advice}\n"
+    )
