@@ -311,7 +311,7 @@ def _write_title(
         look |= {"fontsize": place.letters}
         note = ax.annotate(text, (0, 1), (x, 4 + step * row), **look)
         note.set_in_layout(False)
-        style.fit_later(note)
+        style.fit_later(note, whole=True)
 
     for row, line in enumerate(reversed(lines)):
         write(line, row, color="#222222")

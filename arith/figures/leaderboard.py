@@ -128,7 +128,7 @@ def _write_title(figure: Figure, ax: Axes, y: float, section: Section[Row]) -> N
         # A white box hides the lines of the grid behind the words.
         paper = {"facecolor": "white", "edgecolor": "none", "pad": 0.5}
         reason = _annotate(ax, section.reason, (0, y), start, color=style.GREY, bbox=paper, **place)
-        style.fit_later(reason)
+        style.fit_later(reason, whole=True)
 
 
 def _write(ax: Axes, x: float, y: float, text: str, colour: str) -> None:

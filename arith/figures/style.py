@@ -105,8 +105,9 @@ class Page(Figure):
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
-        self.to_fit: list[Text] | None = []
-        """Texts to cut to their room, from their left end; None once that is done."""
+        self.to_fit: dict[Text, bool] | None = {}
+        """Texts to fit into their room from their left end on, and whether each must stay whole;
+        None once that is done."""
 
     def draw(self, renderer: Any) -> None:
         """Draw the figure, as matplotlib does."""
@@ -160,14 +161,14 @@ class Page(Figure):
                     ) from None
             self.set_layout_engine("none")
         panels = [(ax, ax.get_tightbbox(for_layout_only=True)) for ax in self.axes]
-        for text, whole in zip(to_fit, words, strict=True):
+        for (text, stays_whole), whole in zip(to_fit.items(), words, strict=True):
             text.set_text(whole)
             box, right = text.get_window_extent(), self.bbox.x1 - self.dpi * _MARGIN / 2
             for ax, panel in panels:
                 beside = panel is not None and panel.y0 < box.y1 and box.y0 < panel.y1
                 if ax is not text.axes and panel is not None and beside and panel.x0 > box.x0:
                     right = min(right, panel.x0 - self.dpi * _MARGIN / 2)
-            fit_artist(text, 72 * (right - box.x0) / self.dpi)
+            fit_artist(text, 72 * (right - box.x0) / self.dpi, whole=stays_whole)
 
 
 def save(figure: Figure, path: Path) -> None:
@@ -248,11 +249,11 @@ def write_title(ax: Axes, title: str, **look: Any) -> None:
     fit_later(ax.set_title(title, loc="left", **look))
 
 
-def fit_later(text: Text) -> None:
+def fit_later(text: Text, *, whole: bool = False) -> None:
     """Keep `text` on its page and off the panels to its right, once these have their places."""
     figure = text.get_figure()
     if isinstance(figure, Page) and figure.to_fit is not None:
-        figure.to_fit.append(text)
+        figure.to_fit[text] = whole
 
 
 def finish(

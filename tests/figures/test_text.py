@@ -105,6 +105,16 @@ def test_a_room_is_that_of_the_drawn_panels() -> None:
     assert one.bbox.x1 < title.x1 < other.bbox.x0
 
 
+def test_what_is_measured_is_never_cut() -> None:
+    """A mark and means stay whole in the smallest panels; only names lose their beginning."""
+    made = panels_of(flat(f"rope{n}", 0, inside=90) for n in range(30))
+    figure = heatmap.draw_panels(made, labels={made[0].name: LONG})
+    assert_texts_are_apart(figure)
+    shown = words(figure)
+    assert shown.count("\u00b7 not converged") == 30 and shown.count("\u2026") == 1
+    assert shown.count("out 20.0") == 30
+
+
 def test_ablations_have_plain_labels() -> None:
     made = panels(2)
     assert "RoPE" in words(ablations.compose(families_of(made), made))
