@@ -6,12 +6,15 @@ Slow packages (torch, pandas) are imported inside the commands that need them.
 import os
 import signal
 import sys
+from collections.abc import Sequence
 from contextlib import suppress
+from functools import partial
 from importlib import import_module
+from shutil import get_terminal_size
 from typing import Annotated, Any, NoReturn
 
 import typer
-from typer.core import TyperCommand
+from typer.core import TyperCommand, TyperGroup
 
 from tape_arith.arith.errors import (
     EXIT_AGAIN,
@@ -23,7 +26,7 @@ from tape_arith.arith.errors import (
 )
 from tape_arith.arith.machine import commit, own_version
 from tape_arith.arith.stopping import install_handler
-from tape_arith.arith.terminal import escape_control, protect_streams
+from tape_arith.arith.terminal import escape_control, protect_streams, silence_drawing
 
 PANELS = {
     "From problems to grids": ("generate", "train", "score", "ask", "run", "sweep", "status"),
@@ -33,7 +36,40 @@ PANELS = {
 }
 """The commands under each title of `--help`; each is a file of arith/commands."""
 
+_NARROW, _WIDEST_HELP = 60, 100
+"""Columns of a terminal below which a help has one column, and the most that it fills."""
+
+
+class _PlainHelp:
+    """Help in two columns; in a narrow terminal, descriptions are below options.
+
+    Rich's help has six columns, which leave descriptions 20 letters of 80.
+    """
+
+    def format_help(self, ctx: Any, formatter: Any) -> None:
+        ctx.command.rich_markup_mode = None
+        columns = get_terminal_size().columns
+        formatter.width = max(20, min(columns, _WIDEST_HELP) - 2)
+        if columns < _NARROW:
+            formatter.write_dl = partial(formatter.write_dl, col_max=4)
+        super().format_help(ctx, formatter)  # type: ignore[misc]
+
+
+class _Group(_PlainHelp, TyperGroup):
+    """The commands, each under its title."""
+
+    def format_commands(self, ctx: Any, formatter: Any) -> None:
+        width = max(map(len, self.commands))
+        for title, names in PANELS.items():
+            with formatter.section(title):
+                helps = [str(self.commands[name].help).partition("\n\n")[0] for name in names]
+                texts = [" ".join(text.split()) for text in helps]
+                padded = (name.ljust(width) for name in names)
+                formatter.write_dl(list(zip(padded, texts, strict=True)))
+
+
 app = typer.Typer(
+    cls=_Group,
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
     help="Length generalization in arithmetic: generate problems, train decoders that differ only "
@@ -41,24 +77,32 @@ app = typer.Typer(
 )
 
 
-class _Command(TyperCommand):
+class _Command(_PlainHelp, TyperCommand):
     """A command that refuses an option given twice, because one value would be ignored."""
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        _, words, order = self.make_parser(ctx).parse_args(args=list(args))
+        if words and not ctx.resilient_parsing and not any(param.is_eager for param in order):
+            self._refuse_words(words, str(ctx.info_name))
         rest = super().parse_args(ctx, list(args))
-        _, _, order = self.make_parser(ctx).parse_args(args=list(args))
         for param in order:
             several = getattr(param, "is_flag", False) or getattr(param, "multiple", False)
             if not several and param.nargs == 1 and order.count(param) > 1:
                 raise UsageError(f"{param.opts[0]} takes one value and is given twice")
         return rest
 
+    def _refuse_words(self, words: Sequence[str], command: str) -> None:
+        """Raise UsageError for encodings without --pe, if the command takes no other words."""
+        options = [name for param in self.params for name in param.opts]
+        if "--pe" in options and all(param.param_type_name == "option" for param in self.params):
+            raise UsageError(f"{command} takes encodings as an option: --pe {','.join(words)}")
 
-for _panel, _names in PANELS.items():
+
+for _names in PANELS.values():
     for _name in _names:
         _module = import_module(f"tape_arith.arith.commands.{_name}")
         _example = f"Example: {_module.EXAMPLE}"
-        app.command(_name, cls=_Command, rich_help_panel=_panel, epilog=_example)(_module.command)
+        app.command(_name, cls=_Command, epilog=_example)(_module.command)
 
 
 def _print_version(context: typer.Context, requested: bool) -> None:
@@ -151,6 +195,7 @@ def _arguments() -> list[str]:
 def main() -> None:
     """Run the command line; turn an error into one line and an exit code."""
     protect_streams()
+    silence_drawing()
     install_handler(_interrupt)
     try:
         code = _run(_arguments())

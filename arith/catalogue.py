@@ -19,6 +19,7 @@ from tape_arith.arith.registry.locate import (
     normalized,
 )
 from tape_arith.arith.registry.names import parse, task_location
+from tape_arith.arith.runs.command_lines import other_run_roots
 from tape_arith.arith.runs.find import find_runs
 from tape_arith.arith.runs.preset import (
     describe_preset,
@@ -30,7 +31,7 @@ from tape_arith.arith.runs.preset import (
 from tape_arith.arith.runs.run import Run
 from tape_arith.arith.sweeps.sweep import BUNDLED, load_sweep, sweep_names
 from tape_arith.arith.tasks.load import load_task
-from tape_arith.arith.terminal import escape_control
+from tape_arith.arith.terminal import escape_control, say
 
 _JOINED = ("abacus+fire", "abacus+rope")
 """The joined encodings that are listed, those of `sweep mini-all`; many more are possible."""
@@ -41,6 +42,9 @@ def catalogue(root: Path, *, costs: bool = False) -> dict[str, Any]:
 
     With `costs`, each encoding has its parameters and extra FLOPs per token at the paper's size.
     """
+    runs = find_runs(root)
+    if not runs and (elsewhere := other_run_roots(root)):
+        say(f"note: no run in {root}: {elsewhere}")
     encodings = [_entry(declaration) for declaration in declarations("encoding")]
     joined = [_entry(_joined(name)) for name in _JOINED]
     for entry in (*encodings, *joined) if costs else ():
@@ -59,7 +63,7 @@ def catalogue(root: Path, *, costs: bool = False) -> dict[str, Any]:
         "tasks": [declaration.name for declaration in declarations("task")],
         "task_entries": [_entry(declaration) for declaration in declarations("task")],
         "task_packages": {p.name: p.package for p in locations("task") if p.package},
-        "runs": [_run(run) for run in find_runs(root)],
+        "runs": list(map(_run, runs)),
     }
 
 
@@ -184,8 +188,8 @@ def to_text(content: dict[str, Any]) -> str:
     lines += map(_line, content["task_entries"])
     lines += ["", "RUNS"]
     for run in content["runs"]:
-        grids = ", ".join(run.get("grids", [])) or "not scored"
-        lines.append(f"  {run['path']}: {run['state']}; {grids}")
+        grids = f"; {', '.join(run['grids']) or 'not scored'}" if "grids" in run else ""
+        lines.append(f"  {run['path']}: {run['state']}{grids}")
     return escape_control("\n".join(lines if content["runs"] else [*lines, "  none yet"]))
 
 

@@ -5,10 +5,12 @@ of data to stdout is an error.
 """
 
 import io
+import logging
 import os
 import re
 import sys
 import time
+import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -115,6 +117,15 @@ def protect_streams() -> None:
             errors=stderr.errors,
             line_buffering=True,
         )
+
+
+def silence_drawing() -> None:
+    """Keep the warnings of the libraries that draw off stderr: they are for programmers."""
+    modules = r"tape_arith\.arith\.(figures|studies)|contextlib|matplotlib|seaborn|fontTools"
+    if not sys.warnoptions:  # python -W asks for them
+        warnings.filterwarnings("ignore", module=modules)
+    for library in ("matplotlib", "fontTools"):
+        logging.getLogger(library).setLevel(logging.ERROR)
 
 
 def duration(seconds: float) -> str:

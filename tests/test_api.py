@@ -106,7 +106,7 @@ def test_requests_that_make_no_sense_are_usage_errors(trained: Path, here: Path)
     runs = trained / "runs"
     requests: dict[str, Callable[[], object]] = {
         "did you mean 'tape'": lambda: tape_arith.train("tapee", preset="mini"),
-        "unknown key 'step'": lambda: tape_arith.train("tape", preset="mini", step=60),
+        "unknown setting 'step'": lambda: tape_arith.train("tape", preset="mini", step=60),
         "no scored run": lambda: tape_arith.load_grids(here),
         "no scored run of nope": lambda: tape_arith.load_grids(runs, ["fire", "nope"]),
         "did you mean 'mini'": lambda: tape_arith.load_grids(runs, preset="minni"),

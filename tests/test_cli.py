@@ -19,7 +19,8 @@ import tape_arith
 from tape_arith import cli
 from tape_arith.arith.decoders import cost
 from tape_arith.arith.machine import own_version
-from tape_arith.arith.runs.config import Config
+from tape_arith.arith.runs.config import Config, setting_words
+from tape_arith.arith.runs.preset import load_preset
 from tape_arith.arith.terminal import protect_streams
 from tape_arith.models.hardware import Hardware
 from tests.helpers.tiny_runs import contents, done, refused, settings
@@ -109,6 +110,7 @@ HINTS = {
     "report --max_digits 3": "--max-digits",
     "study errors x --num-samples 3": "write --problems",
     "train --resume": "repeat the command",
+    "train --device cpu": "CUDA_VISIBLE_DEVICES= before the command for the CPU",
     "sweep mini-all --set steps=3": "under [set]",
     "train --ckpt x": "--init-from",
     "score x --ckpt x": "the folder of a run",
@@ -128,12 +130,60 @@ def test_other_names_of_commands_are_told_the_right_one(wrong: str, right: str) 
     assert refused(wrong, "x").endswith(f": write tape-arith {right}")
 
 
+REFUSED = {
+    "train --preset mini --pe rope --set lr=1": "setting 'lr': did you mean 'learning_rate'?",
+    "train --preset mini --pe rope --set n_layer=1": "did you mean 'num_layers'?",
+    "train --preset mini --pe rope --set stesp=1": "did you mean 'steps'?",
+    "train --preset mini --pe rope --set steps=2.5e0": "'steps' must be",
+    "train --preset mini --pe rope --set steps=1e99": "'steps' must be",
+    "heatmap rope tape": "heatmap takes encodings as an option: --pe rope,tape",
+    "curves --json rope,tape": "curves takes encodings as an option: --pe rope,tape",
+    "run rope": "run takes encodings as an option: --pe rope",
+    "train --pe rotary": "'p-rope' or 'pope' or 'rope'",
+    "train --pe fier": "did you mean 'fire'?",
+}
+
+
+@pytest.mark.parametrize("line", REFUSED)
+def test_what_people_type_is_answered_with_what_they_mean(line: str, here: Path) -> None:
+    assert REFUSED[line] in refused(*line.split())
+
+
+def test_whole_numbers_may_have_an_exponent() -> None:
+    config = load_preset("mini")
+    texts = {"steps": "2e3", "num_problems": "1.5e6", "learning_rate": "5e-4", "clip": "1e0"}
+    changed = config.with_settings(texts)
+    assert (changed.steps, changed.num_problems) == (2000, 1_500_000)
+    assert (changed.learning_rate, changed.clip) == (5e-4, 1.0)
+    assert config.with_settings({"steps": 2e3}).steps == 2000  # as TOML and Python have it
+
+
+@pytest.mark.parametrize("name", [*COMMANDS, ""])
+@pytest.mark.parametrize("columns", [40, 80])
+def test_help_names_every_option_whole(
+    name: str, columns: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COLUMNS", str(columns))
+    lines = done(*filter(None, [name]), "--help").out.splitlines()
+    assert max(map(len, lines[2:])) <= columns  # the first has the name of this program
+    text = "\n".join(lines)
+    options = (
+        {option for param in COMMANDS[name].params for option in param.opts} if name else set()
+    )
+    options = {option for option in options if option.startswith("-")}
+    assert all(re.search(rf"^  .*{option}\b", text, re.MULTILINE) for option in options)
+    if columns == 80:
+        assert len(lines) < 75
+    if not name:
+        assert all(re.search(rf"^  {command}\b", text, re.MULTILINE) for command in COMMANDS)
+
+
 def test_hints_name_what_there_is() -> None:
     hints = tomllib.loads((ROOT / "arith/commands/hints.toml").read_text())
     assert {right.split()[0] for right in hints["commands"]} <= COMMANDS.keys()
     params = [param for command in COMMANDS.values() for param in command.params]
     assert hints["options"].keys() <= {option for param in params for option in param.opts}
-    assert hints["settings"].keys() <= {field.name for field in fields(Config)}
+    assert setting_words().keys() <= {field.name for field in fields(Config)}
     notes = [note for note in hints["notes"] if "torchrun" not in note]
     named = {word for note in notes for word in re.findall(r"(?<![\w-])--[a-z][a-z-]*", note)}
     assert named <= {word for param in params for word in (*param.opts, *param.secondary_opts)}

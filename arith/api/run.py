@@ -83,7 +83,7 @@ class Run(runs_on_disk.Run):
 
         configure()
         with stopping(stopper) as stop:
-            return score_run(
+            grid = score_run(
                 self,
                 _parsed(extrapolation),
                 evaluation_set=EvaluationSet(known_split(split), max_digits),
@@ -91,6 +91,8 @@ class Run(runs_on_disk.Run):
                 fresh=fresh,
                 should_stop=stop,
             )
+        grid.precision = self.precision()
+        return grid
 
     def answer(self, problem: str, extrapolation: str | None = None) -> "Answer":
         """Return the run's greedy answer to a problem that is written as in "123+45"."""

@@ -38,7 +38,9 @@ def command(
     compiled: option.Compiled = None,
     count: option.Count = None,
     out: Annotated[Path | None, typer.Option(help="Write the numbers to this JSON file.")] = None,
-    seconds: Annotated[float, typer.Option(min=1.0, help="Approximate time per stage.")] = 60.0,
+    seconds: Annotated[
+        float, typer.Option(metavar="S", min=1.0, help="Approximate time per stage.")
+    ] = 60.0,
     quick: Annotated[
         bool, typer.Option("--quick", help="Measure everything at its smallest size, as a check.")
     ] = False,

@@ -19,7 +19,9 @@ def command(
     ] = None,
     count: option.Count = None,
     seed: option.Seed = None,
-    workers: Annotated[int, typer.Option(min=0, help="Threads (default: all cores).")] = 0,
+    workers: Annotated[
+        int, typer.Option(metavar="N", min=0, help="Threads (default: all cores).")
+    ] = 0,
     format: Annotated[
         str | None, typer.Option(help="tokens, text or parquet (default: tokens).")
     ] = None,

@@ -7,7 +7,7 @@ from dataclasses import fields
 from importlib.resources import files
 from typing import Any
 
-from tape_arith.arith.runs.config import Config
+from tape_arith.arith.runs.config import Config, setting_words
 
 
 def hint(error: Exception) -> str | None:
@@ -40,7 +40,7 @@ def _advice(
     for right in _meant(tables["options"], wrong):
         if right in options:
             return f"write {options[right]}"
-    settings = _meant(tables["settings"], wrong)
+    settings = [setting for setting, words in setting_words().items() if wrong in words]
     settings += [field.name for field in fields(Config) if wrong == _spelled(field.name)]
     if settings and "--set" in options:
         return f"write --set {settings[0]}=VALUE"

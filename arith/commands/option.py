@@ -135,7 +135,10 @@ TaskName = Annotated[
     ),
 ]
 Seed = Annotated[
-    int | None, typer.Option(min=0, max=MOST_INTEGER, help="Seed of weights, problems, positions.")
+    int | None,
+    typer.Option(
+        metavar="N", min=0, max=MOST_INTEGER, help="Seed of weights, problems, positions."
+    ),
 ]
 Runs = Annotated[Path, typer.Option("--runs", file_okay=False, help="The folder of runs.")]
 MadeRuns = Annotated[
@@ -144,7 +147,9 @@ MadeRuns = Annotated[
 Datasets = Annotated[Path, typer.Option("--datasets", help="The folder of datasets.")]
 Count = Annotated[
     int | None,
-    typer.Option(min=1, max=10**12, help="Problems to generate (default: the preset's)."),
+    typer.Option(
+        metavar="N", min=1, max=10**12, help="Problems to generate (default: the preset's)."
+    ),
 ]
 Fresh = Annotated[bool, typer.Option("--fresh", help="Start over, and replace what exists.")]
 NoCurves = Annotated[
@@ -174,10 +179,13 @@ Split = Annotated[
 ]
 MaxDigits = Annotated[
     int | None,
-    typer.Option(min=1, help="Digits of the longest operands (default: tested_digits)."),
+    typer.Option(
+        metavar="N", min=1, help="Digits of the longest operands (default: tested_digits)."
+    ),
 ]
 Problems = Annotated[
-    int | None, typer.Option(min=1, help="Number of problems of the evaluation set to measure.")
+    int | None,
+    typer.Option(metavar="N", min=1, help="Number of problems of the evaluation set to measure."),
 ]
 Costs = Annotated[
     bool, typer.Option("--costs", help="Add parameters and FLOPs at the preset's size.")
@@ -206,13 +214,19 @@ Labels = Annotated[
 ]
 Width = Annotated[
     float | None,
-    typer.Option(min=2, max=20, help="Width in inches, such as that of a column: 3.3, 5.5 or 7.0."),
+    typer.Option(
+        metavar="N",
+        min=2,
+        max=20,
+        help="Width in inches, such as that of a column: 3.3, 5.5 or 7.0.",
+    ),
 ]
 NoCaption = Annotated[
     bool, typer.Option("--no-caption", help="Write no caption, for a paper that has its own.")
 ]
 Columns = Annotated[
-    int | None, typer.Option(min=1, max=20, help="Panels per row (default: as many as fit).")
+    int | None,
+    typer.Option(metavar="N", min=1, max=20, help="Panels per row (default: as many as fit)."),
 ]
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON to stdout.")]
 AsCsv = Annotated[bool, typer.Option("--csv", help="Print CSV to stdout.")]
@@ -240,7 +254,10 @@ TimeLimit = Annotated[
 Threads = Annotated[
     int | None,
     typer.Option(
-        min=1, max=1024, help="CPU threads in total (default: all cores, or OMP_NUM_THREADS)."
+        metavar="N",
+        min=1,
+        max=1024,
+        help="CPU threads in total (default: all cores, or OMP_NUM_THREADS).",
     ),
 ]
 Backend = Annotated[
@@ -264,6 +281,7 @@ Compiled = Annotated[
 Slots = Annotated[
     int | None,
     typer.Option(
+        metavar="N",
         min=1,
         help="Number of parallel jobs; more than one run as subprocesses (default: one per GPU, or "
         "one per core if their size suits a core; other engines have limits of their own).",

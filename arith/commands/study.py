@@ -30,7 +30,9 @@ def command(
     ] = None,
     layer: Annotated[
         int | None,
-        typer.Option(min=1, help="attention: the layer of the maps (default: the last)."),
+        typer.Option(
+            metavar="N", min=1, help="attention: the layer of the maps (default: the last)."
+        ),
     ] = None,
     double: Annotated[
         bool, typer.Option("--double", help="stability: in float64 too, with little rounding.")

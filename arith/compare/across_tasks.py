@@ -8,7 +8,7 @@ import pandas as pd
 from tape_arith.arith.compare.board import Section
 from tape_arith.arith.compare.captions import guess_words, recipe, source
 from tape_arith.arith.compare.labels import panel_labels
-from tape_arith.arith.compare.leaderboard import SECTIONS, by_rank, section
+from tape_arith.arith.compare.leaderboard import SECTIONS, by_rank, level, section
 from tape_arith.arith.compare.lengths import trained_and_tested
 from tape_arith.arith.compare.selection import (
     ALL,
@@ -157,7 +157,7 @@ def _ranks(cells: Mapping[str, Mapping[str, Panel]]) -> dict[str, dict[str, floa
     Encodings with equal means share the mean of their ranks.
     """
     means = {
-        (task, name): panel.mean("out_of_distribution")
+        (task, name): level(panel)
         for name, by_task in cells.items()
         for task, panel in by_task.items()
         if panel.ranked

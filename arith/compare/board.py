@@ -286,7 +286,9 @@ class Board:
         paragraphs = [
             self.caption,
             "The order is that of the mean out of distribution: where intervals overlap widely it "
-            "says little, and of rows with one seed nothing is known beyond that run.",
+            "says little, and of rows with one seed nothing is known beyond that run."
+            + " Equal means share a rank."
+            * self._has_ties,
             *notes_of(self.columns),
             *filter(None, [contrasts_note(self.contrasts, self.labels), power_note(self.panels)]),
         ]
@@ -296,6 +298,11 @@ class Board:
                 f"tests are of all {self.num_encodings}."
             )
         return [*paragraphs, *captions.left_out(self.left_out)]
+
+    @property
+    def _has_ties(self) -> bool:
+        ranks = [(row.section, row.rank) for row in self.rows if row.rank]
+        return len(set(ranks)) < len(ranks)
 
     @property
     def _time_note(self) -> str:

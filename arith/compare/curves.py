@@ -21,7 +21,7 @@ from tape_arith.arith.errors import UsageError
 from tape_arith.arith.grids.axes import Axes, scored_axes
 from tape_arith.arith.grids.facts import About, Budget
 from tape_arith.arith.registry.names import parse, task_location
-from tape_arith.arith.runs.command_lines import other_run_roots, train_command
+from tape_arith.arith.runs.command_lines import next_step, train_command
 from tape_arith.arith.runs.find import check_one_source, preset_folder
 from tape_arith.arith.runs.preset import check_task
 from tape_arith.arith.runs.run import RunState
@@ -34,7 +34,7 @@ class Curves:
     `rows` has one number in each row, with the columns of `COLUMNS`, for the steps that all seeds
     of an encoding have. `part` is a layer (from 1), a length, or 0 where there are no parts:
 
-    loss                 in nats per scored token
+    loss                 in nats a scored token
     held_out             exact match 0..1 on held-out problems of the trained lengths
     in_distribution, out_of_distribution, by_length
                          exact match on the small grid; a length is that of the longer operand
@@ -89,10 +89,11 @@ def study(selection: Selection) -> Curves:
             raise UsageError(f"{name} is trained as {name.encoding}: name that, for its curves")
     wanted = selection.wanted
     runs = [
-        _Training(name, preset, seed, state.record.budget, state)
+        _Training(name, preset, seed, state.record.budget, state, state.run.precision())
         for (preset, name, seed), state in read_states(selection.root).items()
         if selection.preset in (None, preset) and (not wanted or name in wanted)
     ]
+    runs.sort(key=lambda run: run.precision is None)
     trained = {run.name for run in runs}
     shown, excluded = choose_group(runs, wanted, _differ, lambda: _no_runs(selection, trained))
     warn_excluded(excluded)
@@ -121,6 +122,7 @@ class _Training(NamedTuple):
     seed: int
     budget: Budget
     state: RunState
+    precision: str | None
 
 
 def _axes(runs: Iterable[_Training]) -> Iterator[Axes]:
@@ -140,6 +142,9 @@ def _axes(runs: Iterable[_Training]) -> Iterator[Axes]:
 
 def _differ(one: _Training, other: _Training) -> str:
     """Return how the training of two runs differs; "" if it does not."""
+    precisions = one.precision, other.precision
+    if None not in precisions and precisions[0] != precisions[1]:
+        return f"trained in {precisions[0]}, not {precisions[1]}"
     if one.budget == other.budget:
         return ""
     return one.state.record.config.differences(other.state.record.config) or "not started alike"
@@ -155,8 +160,8 @@ def _no_runs(selection: Selection, trained: set[str]) -> UsageError:
     together = " with the others" if len(named) > 1 else ""
     command = train_command(missing, preset or "mini", root)
     return UsageError(
-        f"no run{encoding} in {root}/{preset or '*'}{together}: {command} makes one"
-        f"{other_run_roots(root)}"
+        f"no run{encoding} in {root}/{preset or '*'}{together}: "
+        + next_step(root, f"{command} makes one")
     )
 
 

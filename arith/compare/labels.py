@@ -24,10 +24,11 @@ def display_names(
     >>> list(display_names(["tape+yarn", "fire:init_l=512", "tape@from=rope"]).values())
     ['TAPE + YaRN', 'FIRE (init_l=512)', 'TAPE (from RoPE)']
 
-    A name stays as it is if its label is unknown or equals that of another name.
-    Raises UsageError for a key of `own` that no name contains.
+    Labels are plain text in figures, tables and pages: no character is markup. A name stays as it
+    is if its label is unknown or equals that of another name. Raises UsageError for a key of `own`
+    that no name contains, and for a label that cannot be printed.
     """
-    own, recorded = own or {}, recorded or {}
+    own, recorded = {key: _plain(text) for key, text in (own or {}).items()}, recorded or {}
     used: set[str] = set()
 
     def chosen(*keys: str) -> str | None:
@@ -62,12 +63,20 @@ def display_names(
     labels = {}
     for name in names:
         with suppress(UsageError):
-            labels[name] = chosen(name) or of_name(parse_or_split(name))
+            labels[name] = _plain(chosen(name) or of_name(parse_or_split(name)))
         labels.setdefault(name, name)
     if unused := [key for key in own if key not in used]:
         raise UsageError(f"no encoding '{unused[0]}' to label, only {', '.join(labels)}")
     counts = Counter(labels.values())
     return {name: text if counts[text] == 1 else name for name, text in labels.items()}
+
+
+def _plain(label: object) -> str:
+    """Return a label as one line. Raises UsageError if it cannot be printed."""
+    text = " ".join(label.split()) if isinstance(label, str) else ""
+    if not text or not text.isprintable():
+        raise UsageError(f"a label is a line of text that can be printed, not {label!r:.80}")
+    return text
 
 
 def panel_labels(

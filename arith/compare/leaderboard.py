@@ -30,8 +30,12 @@ SECTIONS: Mapping[str, str] = {
 
 def by_rank(panel: Panel) -> tuple[bool, float, str]:
     """Return a sort key: by mean out of distribution, highest first; unranked last, by name."""
-    mean = panel.mean(RANKED_BY) or 0.0
-    return not panel.ranked, -mean if panel.ranked else 0.0, panel.name
+    return not panel.ranked, -level(panel) if panel.ranked else 0.0, panel.name
+
+
+def level(panel: Panel) -> float:
+    """Return the mean that ranks a panel, without the last bits: they depend on the addition."""
+    return round(panel.mean(RANKED_BY) or 0.0, 12)
 
 
 def sections(panels: Iterable[Panel]) -> dict[str, list[Panel]]:
@@ -134,10 +138,12 @@ def board_of(
         )
         return _with_costs(made) if costs else made
 
-    made = [
-        Section(title, SECTIONS[title], [row(p, title, n) for n, p in enumerate(members, 1)])
-        for title, members in ordered.items()
-    ]
+    made = []
+    for title, members in ordered.items():
+        levels = list(map(level, members))  # equal ones share a rank, and the next are left out
+        ranks = [1 + sum(other > own for other in levels) for own in levels]
+        rows = [row(panel, title, rank) for panel, rank in zip(members, ranks, strict=True)]
+        made.append(Section(title, SECTIONS[title], rows))
     return Board(
         made, _REFERENCES, excluded, num_tests, len(panels), contrasts(panels, planned), costs
     )

@@ -15,7 +15,7 @@ class Training(NamedTuple):
     """Loss, speed and machine of a run's training; None for what is not known."""
 
     loss: float | None = None
-    """Loss in the last steps, in nats per scored token."""
+    """Loss in the last steps, in nats a scored token."""
     tokens_per_second: float | None = None
     """Tokens without padding, over the whole training."""
     mfu: float | None = None

@@ -18,7 +18,7 @@ from tape_arith.arith.grids.panel import Panel, panels_of
 from tape_arith.arith.registry.names import Name, parse, parse_or_split, parse_task
 from tape_arith.arith.runs.command_lines import (
     completing_command,
-    other_run_roots,
+    next_step,
     score_command,
     train_command,
 )
@@ -169,8 +169,8 @@ class Selection:
                 command = train_command(parse("rope"), self.preset, root)
             of_preset = f" of {self.preset}" if self.preset else ""
             return UsageError(
-                f"no scored run{of_preset} in {root}{words}: {command} makes one"
-                f"{other_run_roots(root)}"
+                f"no scored run{of_preset} in {root}{words}: "
+                + next_step(root, f"{command} makes one")
             )
         scored: dict[str, set[str]] = {self.preset or "mini": set()}
         for grid in grids:
@@ -180,7 +180,7 @@ class Selection:
         missing = [name for name in self.named if str(name) not in scored[closest]]
         commands = "; ".join(score_command(root, closest, name, words) for name in missing)
         place = f"{', '.join(map(str, missing))} in {preset_folder(root, closest)}{words}"
-        return UsageError(f"no scored run of {place}: {commands}{other_run_roots(root)}")
+        return UsageError(f"no scored run of {place}: {next_step(root, commands)}")
 
     def figure_path(self, panels: Sequence[Panel]) -> Path:
         """Return the default path of a heatmap: next to the runs of its preset."""
@@ -244,10 +244,11 @@ def choose_group(
     groups: list[list[_C]] = []
     for one in candidates:
         if one.preset == complete[0]:
-            alike = next((group for group in groups if not differ(group[0], one)), None)
-            if alike is None:
-                groups.append(alike := [])
-            alike.append(one)
+            # Several groups only if something about this one is not known.
+            alike = [group for group in groups if not differ(group[0], one)] or [[]]
+            if not alike[0]:
+                groups += alike
+            max(alike, key=len).append(one)
     shown, *rest = sorted(groups, key=order, reverse=True)
     excluded = [
         Excluded(_listed((one.name, one.seed) for one in group), differ(group[0], shown[0]))

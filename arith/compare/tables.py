@@ -1,11 +1,13 @@
 """Columns and leaderboards as Markdown, CSV, LaTeX and JSON."""
 
 import json
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from textwrap import wrap
 from typing import Any, TypeVar
 
 import pandas as pd
+from pandas.api.types import is_numeric_dtype
 
 from tape_arith.arith.compare.board import Board, Section
 from tape_arith.arith.compare.captions import ONE_SEED
@@ -36,12 +38,45 @@ _IN_MATHS = {
     "\N{UPWARDS ARROW}": r"\uparrow",
     "\N{DOWNWARDS ARROW}": r"\downarrow",
 }
+# The small letters are those from U+03B1 on; the capitals that are not Latin too stand 32 before.
+_GREEK = dict(
+    enumerate(
+        (
+            *("alpha", "beta", "gamma", "delta", "epsilon", "zeta", "eta", "theta", "iota"),
+            *("kappa", "lambda", "mu", "nu", "xi", "", "pi", "rho", "varsigma", "sigma"),
+            *("tau", "upsilon", "varphi", "chi", "psi", "omega"),
+        ),
+        start=0x3B1,
+    )
+)
+_HAVE_CAPITALS = {
+    *("gamma", "delta", "theta", "lambda", "xi", "pi", "sigma"),
+    *("upsilon", "varphi", "psi", "omega"),
+}
+_CAPITALS = {
+    code - 32: name.removeprefix("var").capitalize()
+    for code, name in _GREEK.items()
+    if name in _HAVE_CAPITALS
+}
 _LATEX = str.maketrans(
     {sign: f"\\{sign}" for sign in "{}$&#%_"}
     | {sign: f"${command}$" for sign, command in _IN_MATHS.items()}
+    | {chr(code): f"$\\{name}$" for code, name in (_GREEK | _CAPITALS).items() if name}
     | {"\\": r"\textbackslash{}", "^": r"\textasciicircum{}", "~": r"\textasciitilde{}"}
     | {"\N{EN DASH}": "--", "\N{NO-BREAK SPACE}": "~", "\N{DAGGER}": r"\dag{}"}
+    | {'"': r"\texttt{\char34}", "`": r"\`{}", "\0": "{}"}
 )
+_NOT_IN_PDFLATEX = re.compile("[^\0-\u017f\u2010-\u2026]")
+"""Letters for which pdfLaTeX has no font."""
+_FORMULA = re.compile("'|[=+\\-@\t\r\n\uff1d\uff0b\uff0d\uff20].", re.DOTALL)
+"""The beginning of a text that spreadsheets execute; a sign alone is a text."""
+_MARKUP = re.compile(
+    r"\\(?=[!-/:-@\[-`{-~])"  # a backslash before a sign
+    r"|([`*~$])(?=.*\1)"  # the first of a pair
+    r"|(?<![^\W_])_|_(?![^\W_])"  # at the edge of a word
+    r"|<(?=[A-Za-z/!?])|&(?=#?\w+;)|\[(?=.*\]\()|\|"
+)
+"""Signs that Markdown would not show as they are."""
 
 
 def csv_text(lines: Sequence[Mapping[str, object]], columns: Sequence[str] = ()) -> str:
@@ -50,17 +85,37 @@ def csv_text(lines: Sequence[Mapping[str, object]], columns: Sequence[str] = ())
     A list, one number per seed, is one cell with spaces between, and "-" for an unknown number.
     """
 
-    def text(value: object, unknown: str = "") -> str:
+    def cell(value: object, unknown: str = "") -> str:
         if isinstance(value, list | tuple):
-            return " ".join(text(each, "-") for each in value)
+            return " ".join(cell(each, "-") for each in value)
         if isinstance(value, float):
             return f"{value:.10g}"
-        return unknown if value is None else str(value)
+        return unknown if value is None else str(_inert(value))
 
-    frame = pd.DataFrame([{key: text(value) for key, value in line.items()} for line in lines])
+    frame = pd.DataFrame([{key: cell(value) for key, value in line.items()} for line in lines])
     by_key = {column_key(key): key for key in frame}
     chosen = [by_key[key] for key in chosen_keys(columns, by_key)]
     return frame.to_csv(columns=chosen or None, index=False, lineterminator="\n")
+
+
+def frame_to_csv(frame: pd.DataFrame) -> str:
+    """Format a frame of numbers and texts as CSV."""
+    others = [name for name in frame.columns if not is_numeric_dtype(frame[name])]
+    texts = {str(name): frame[name].map(_inert) for name in others}
+    inert = frame.assign(**texts)
+    return inert.to_csv(index=False, lineterminator="\n", float_format="%.10g")
+
+
+def _inert(value: object) -> object:
+    """Return a value of CSV, in which a spreadsheet finds nothing to execute.
+
+    An apostrophe is put before a text that begins like a formula, or with an apostrophe: whoever
+    reads the text takes the first apostrophe away, and spreadsheets hide it.
+
+    >>> _inert("=cmd|' /C calc'!A0"), _inert("-"), _inert(-0.5), _inert("'a")
+    ("'=cmd|' /C calc'!A0", '-', -0.5, "''a")
+    """
+    return f"'{value}" if isinstance(value, str) and _FORMULA.match(value) else value
 
 
 def json_text(content: Mapping[str, Any], columns: Sequence[str] = ()) -> str:
@@ -80,8 +135,22 @@ def pipe_table(table: pd.DataFrame, left: Sequence[object]) -> str:
     """
     rule = ["---" if head in left else "---:" for head in table]
     lines = [list(map(str, table)), rule, *table.astype(str).to_numpy().tolist()]
-    texts = (" | ".join(cell.replace("|", r"\|") for cell in line) for line in lines)
+    texts = (" | ".join(map(as_markdown, line)) for line in lines)
     return "".join(f"| {text} |\n" for text in texts)
+
+
+def as_markdown(text: str) -> str:
+    r"""Return Markdown that shows `text`.
+
+    >>> print(as_markdown("b_f=5, 3 % ± <0.1, 9.1*"), as_markdown("_a_ *b* <i> x|y"))
+    b_f=5, 3 % ± <0.1, 9.1* \_a\_ \*b* \<i> x\|y
+    """
+    return _MARKUP.sub(r"\\\g<0>", text)
+
+
+def from_markdown(text: str) -> str:
+    """Return the text that the Markdown of `as_markdown` shows."""
+    return re.sub(r"\\([!-/:-@\[-`{-~])", r"\1", text)
 
 
 def column_table(columns: Sequence[Column[T]], rows: Iterable[T]) -> str:
@@ -96,13 +165,13 @@ def sectioned(
     notes: Sequence[str],
 ) -> str:
     """Format a heading and a pipe table for each section, then the notes, as Markdown."""
-    pieces = [f"# {heading}\n"]
+    pieces = [f"# {as_markdown(heading)}\n"]
     for title, reason, rows in sections:
         pieces.append(f"## {title}\n")
         if reason:
             pieces.append(f"{reason[0].upper()}{reason[1:]}.\n")
         pieces.append(column_table(columns, rows))
-    return "\n".join([*pieces, *(f"{note}\n" for note in notes)])
+    return "\n".join([*pieces, *(f"{as_markdown(note)}\n" for note in notes)])
 
 
 def floating(
@@ -114,6 +183,10 @@ def floating(
     """Format a floating LaTeX table across both columns of a paper, no wider than the page."""
     parts = {each.heading: short_texts(columns, each.rows) for each in sections}
     comments = ["needs \\usepackage{booktabs} and \\usepackage{graphicx}", *comments]
+    left = [column.head for column in columns if column.left]
+    body, below = booktabs(parts, left).rstrip(), escape(caption)
+    if letters := sorted(set(_NOT_IN_PDFLATEX.findall(body + below))):
+        comments.insert(1, f"needs XeLaTeX or LuaLaTeX, and a font that has {' '.join(letters)}")
     return (
         "".join(f"% {line}\n" for note in comments for line in wrap(note, _COMMENT_WIDTH))
         + "\\begin{table*}\n\\centering\n\\scriptsize\n\\setlength{\\tabcolsep}{3pt}\n"
@@ -148,7 +221,8 @@ def escape(text: str) -> str:
     >>> escape("fox:b_f=5, 3 % ± <0.1")
     'fox:b\\\\_f=5, 3 \\\\% $\\\\pm$ $<$0.1'
     """
-    return text.translate(_LATEX)
+    # Two of some signs would be another one, and "[" or "*" belongs to the row's end before it.
+    return re.sub(r"^(?=[\[*])|(?<=([-',]))(?=\1)", "\0", text).translate(_LATEX)
 
 
 def _stack(head: str, side: str) -> str:

@@ -16,7 +16,13 @@ from tape_arith.arith.compare.captions import left_out
 from tape_arith.arith.compare.columns import Column
 from tape_arith.arith.compare.effects import contrasts_note
 from tape_arith.arith.compare.row import Row
-from tape_arith.arith.compare.tables import head_lines, legend, short_columns, short_texts
+from tape_arith.arith.compare.tables import (
+    from_markdown,
+    head_lines,
+    legend,
+    short_columns,
+    short_texts,
+)
 from tape_arith.arith.terminal import escape_control
 
 _LONGEST_NAME = 26
@@ -83,11 +89,12 @@ def print_markdown(text: str, console: Console | None = None) -> None:
         if number:
             console.print()
         if not block.startswith("|"):
-            console.print(_text(block.rstrip()), width=min(console.width, _NOTES_WIDTH))
+            console.print(
+                _text(from_markdown(block.rstrip())), width=min(console.width, _NOTES_WIDTH)
+            )
             continue
         head, rule, *body = [
-            [cell.replace(r"\|", "|") for cell in line[2:-2].split(" | ")]
-            for line in block.splitlines()
+            list(map(from_markdown, line[2:-2].split(" | "))) for line in block.splitlines()
         ]
         left = [name for name, side in zip(head, rule, strict=True) if side == "---"]
         _print_table(console, pd.DataFrame(body, columns=head), left)

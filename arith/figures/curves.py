@@ -82,10 +82,8 @@ def compose(
         if guess and top:
             ax.axhline(guess, zorder=1, **style.GUESS)
     _set_logarithmic(axes[0][0])
+    bold: dict[str, Any] = {"fontsize": style.LETTERS + 0.5, "fontweight": "bold", "pad": 4}
     for row, name in zip(axes[1:], measures, strict=True):
-        space = 72 * width / columns - 43
-        shown, size = style.fit(labels[name], space, style.LETTERS + 0.5, "bold")
-        bold: dict[str, Any] = {"fontsize": size, "fontweight": "bold", "loc": "left", "pad": 4}
         for ax, quantity in zip(row, measures[name], strict=False):
             title, unit = _MEASURES.get(quantity, (quantity.removeprefix("state "), ""))
             lines = [
@@ -94,7 +92,7 @@ def compose(
             ]
             ax.set_axis_on()
             _draw_panel(ax, lines, "", unit, last)
-            ax.set_title(f"{shown}\n{title}", **bold)
+            style.write_title(ax, f"{labels[name]}\n{title}", **bold)
     if measures and has_room:
         look: dict[str, Any] = {"loc": "upper left", "frameon": False, "borderaxespad": 0.0}
         axes[1][2].legend(handles=layers, fontsize=style.LETTERS, handlelength=1.6, **look)

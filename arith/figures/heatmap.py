@@ -26,6 +26,7 @@ from tape_arith.arith.compare.selection import Selection
 from tape_arith.arith.errors import UsageError
 from tape_arith.arith.figures import style
 from tape_arith.arith.figures.lines import compose as compose_lines
+from tape_arith.arith.figures.text import text_width
 from tape_arith.arith.grids.axes import REGION_WORDS, Region
 from tape_arith.arith.grids.axes import Axes as Lengths
 from tape_arith.arith.grids.grid import Floats
@@ -274,7 +275,7 @@ def _draw_difference(
     means = place.means
     words = [captions.difference_line(first, second, region, means) for region in means]
     name = " \N{MINUS SIGN} ".join(names)
-    if style.text_width(name, 5, "bold") > 72 * place.side:  # shortened, it would lose its minus
+    if text_width(name, 5, "bold") > 72 * place.side:  # shortened, it would lose its minus
         name = "first \N{MINUS SIGN} second"
     _write_title(ax, name, [*words, "these runs only"], place)
     _add_bar(
@@ -301,18 +302,19 @@ def _write_title(
     ax: Axes, name: str, lines: Sequence[str], place: Layout, mark: str | None = None
 ) -> None:
     """Write a panel's name, means and seeds above it, then `mark` in red (not converged)."""
-    width, step = 72 * place.side, _LINE * place.letters
-    shown, size = style.fit(name, 1.05 * width, place.letters + 1.5, "bold")
-    pad = 4 + step * len(lines)
-    ax.set_title(shown, fontsize=size, fontweight="bold", loc="left", pad=pad)
+    step = _LINE * place.letters
+    look: dict[str, Any] = {"fontsize": place.letters + 1.5, "fontweight": "bold"}
+    style.write_title(ax, name, pad=4 + step * len(lines), **look)
 
-    def write(text: str, row: int, space: float, x: float = 0.0, **look: Any) -> None:
-        fitted, size = style.fit(text, space, place.letters, look.get("fontweight", "normal"))
-        look |= {"fontsize": size, "xycoords": "axes fraction", "textcoords": "offset points"}
-        ax.annotate(fitted, (0, 1), (x, 4 + step * row), **look).set_in_layout(False)
+    def write(text: str, row: int, x: float = 0.0, **look: Any) -> None:
+        look |= {"xycoords": "axes fraction", "textcoords": "offset points"}
+        look |= {"fontsize": place.letters}
+        note = ax.annotate(text, (0, 1), (x, 4 + step * row), **look)
+        note.set_in_layout(False)
+        style.fit_later(note, whole=True)
 
     for row, line in enumerate(reversed(lines)):
-        write(line, row, 1.1 * width, color="#222222")
+        write(line, row, color="#222222")
     if mark:
-        start = style.text_width(lines[-1], place.letters) + 0.5 * place.letters
-        write(f"· {mark}", 0, 1.1 * width - start, start, color="#b3261e", fontweight="bold")
+        start = text_width(lines[-1], place.letters) + 0.5 * place.letters
+        write(f"· {mark}", 0, start, color="#b3261e", fontweight="bold")

@@ -13,11 +13,14 @@ from tape_arith.arith.compare.captions import NBSP, decimals, left_out
 from tape_arith.arith.compare.lengths import cell
 from tape_arith.arith.compare.row import Row
 from tape_arith.arith.figures import style
+from tape_arith.arith.figures.text import fit, text_width
 from tape_arith.arith.grids.axes import Region
 from tape_arith.arith.grids.panel import Panel
 
 _WIDTH, _ROW = 3.4, 0.135
 """Width of a paper's column and height of a row, in inches."""
+_TALL = 20
+"""Rows above which the numbers of the scale also stand at the top."""
 _NAMES = 86.0
 """Greatest width of a name in a figure that wide, in points."""
 _COLUMNS = {"mean": 23, "in dist.": 47, "seeds": 66}
@@ -55,23 +58,27 @@ def compose(
     ax.set_xticks([step * n for n in range(int(end / step) + 1)])
     ax.xaxis.set_major_formatter("{x:g}")
     ax.set_xlabel(f"exact match out of distribution,{NBSP}%")
-    ax.set_yticks(list(placed), [board.label(row.panel.name) for row in placed.values()])
+    room = _NAMES * width / _WIDTH
+    names = [fit(board.label(row.panel.name), room, _LETTERS) for row in placed.values()]
+    ax.set_yticks(list(placed), [name for name, _ in names])
     style.finish(ax, grid="x")
     ax.spines.left.set_visible(False)
     ax.tick_params(axis="y", length=0, pad=3)
+    if bottom > _TALL:
+        ax.tick_params(axis="x", top=True, labeltop=True)
     for head, right in _COLUMNS.items():
         _write(ax, right, -0.6, head, style.GREY)
-    for label, (y, row) in zip(ax.get_yticklabels(), placed.items(), strict=True):
+    labels = zip(ax.get_yticklabels(), names, strict=True)
+    for (label, (_, size)), (y, row) in zip(labels, placed.items(), strict=True):
         colour, ink = (COLOUR, "black") if row.rank else (NOT_RANKED, NOT_RANKED)
         draw_seeds(ax, y, row.panel, "out_of_distribution", colour)
-        name, size = style.fit(board.label(row.panel.name), _NAMES * width / _WIDTH, _LETTERS)
-        label.set(text=name, fontsize=size, color=ink, va="center_baseline")
+        label.set(fontsize=size, color=ink, va="center_baseline")
         numbers = [_percent(row.panel.mean(region)) for region in _MEANS]
         numbers.append(str(len(row.panel.seeds)))
         for text, right in zip(numbers, _COLUMNS.values(), strict=True):
             _write(ax, right, y, text, ink)
     for y, section in titles.items():
-        _write_title(figure, ax, y, section, width)
+        _write_title(figure, ax, y, section)
     return figure
 
 
@@ -112,16 +119,16 @@ def seed_signs(panels: Sequence[Panel], *, grey: bool = False) -> list[Line2D]:
     return handles + grey * [Line2D([], [], color=NOT_RANKED, **square, label="not ranked")]
 
 
-def _write_title(figure: Figure, ax: Axes, y: float, section: Section[Row], width: float) -> None:
+def _write_title(figure: Figure, ax: Axes, y: float, section: Section[Row]) -> None:
     """Write a section's title at the left edge of the page, then why it is separate."""
     place: dict[str, Any] = {"xycoords": (figure.transFigure, ax.transData)}
     _annotate(ax, section.title, (0, y), 4, fontweight="bold", **place)
     if section.reason:
-        start = 8 + style.text_width(section.title, _LETTERS, "bold")
-        reason, size = style.fit(section.reason, 72 * width - start - 4, _LETTERS)
+        start = 8 + text_width(section.title, _LETTERS, "bold")
         # A white box hides the lines of the grid behind the words.
         paper = {"facecolor": "white", "edgecolor": "none", "pad": 0.5}
-        _annotate(ax, reason, (0, y), start, size=size, color=style.GREY, bbox=paper, **place)
+        reason = _annotate(ax, section.reason, (0, y), start, color=style.GREY, bbox=paper, **place)
+        style.fit_later(reason, whole=True)
 
 
 def _write(ax: Axes, x: float, y: float, text: str, colour: str) -> None:
@@ -130,12 +137,10 @@ def _write(ax: Axes, x: float, y: float, text: str, colour: str) -> None:
     _annotate(ax, text, (1, y), x, color=colour, **place).set_in_layout(True)
 
 
-def _annotate(
-    ax: Axes, text: str, at: tuple[float, float], x: float, *, size: float = _LETTERS, **look: Any
-) -> Annotation:
+def _annotate(ax: Axes, text: str, at: tuple[float, float], x: float, **look: Any) -> Annotation:
     """Write `text` `x` points right of `at`; the layout makes no room for it."""
     look |= {"textcoords": "offset points", "annotation_clip": False, "va": "center_baseline"}
-    note = ax.annotate(text, at, (x, 0), fontsize=size, **look)
+    note = ax.annotate(text, at, (x, 0), fontsize=_LETTERS, **look)
     note.set_in_layout(False)
     return note
 

@@ -1,12 +1,13 @@
 """The page, letters, colours and file formats that all figures share."""
 
 import io
+import logging
+import re
+import warnings
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from functools import lru_cache
 from itertools import cycle
 from pathlib import Path
-from textwrap import wrap
 from typing import Any, Literal
 
 import matplotlib as mpl
@@ -17,12 +18,21 @@ from matplotlib.axes import Axes
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.colors import Colormap
 from matplotlib.figure import Figure
-from matplotlib.font_manager import FontProperties
 from matplotlib.layout_engine import ConstrainedLayoutEngine
-from matplotlib.textpath import TextPath
+from matplotlib.text import Text
 
 from tape_arith.arith.errors import UsageError
+from tape_arith.arith.figures.text import (
+    DPI,
+    FAMILY,
+    families,
+    fit_artist,
+    letters_without_font,
+    lines,
+    text_width,
+)
 from tape_arith.arith.files import atomic
+from tape_arith.arith.terminal import say
 
 LETTERS = 7.0
 """Size of a figure's small letters, in points."""
@@ -38,7 +48,6 @@ COLOURS: Colormap = sns.color_palette("viridis", as_cmap=True)
 """The colours of exact match, and of attention weights, from 0 to 1."""
 _MARGIN = 0.08
 """Margin around a page, in inches."""
-_DPI = 300
 _HANDLE, _BETWEEN = 2.0, 1.4
 """Length of a legend's handle and space between its columns, in multiples of the letter size."""
 _TICKS = {"size": 2, "width": 0.5, "pad": 1.5}
@@ -51,7 +60,8 @@ _SCALE_ENDS = (0.02, 0.05, 0.1, 0.2, 0.4, 0.6, 0.8, 1.0)
 def styled(letters: float = LETTERS) -> Iterator[None]:
     """Set the style of all figures, with labels of `letters` points; works as a decorator too."""
     look: Any = {
-        "font.family": "DejaVu Sans",
+        "font.family": FAMILY,
+        "text.parse_math": False,
         # Text stays text, and PDF embeds its fonts (type 42, as journals ask).
         "pdf.fonttype": 42,
         "svg.fonttype": "none",
@@ -66,8 +76,17 @@ def styled(letters: float = LETTERS) -> Iterator[None]:
         look[f"{axis}.labelsize"] = letters
         for kind in ("major", "minor"):
             look |= {f"{axis}.{kind}.{key}": n for key, n in _TICKS.items()}
-    with mpl.rc_context(look):
-        yield
+    library = logging.getLogger("matplotlib")
+    level = library.level
+    with mpl.rc_context(), warnings.catch_warnings():
+        warnings.filterwarnings("ignore", "Glyph ", UserWarning)  # `Page` names such letters
+        library.setLevel(logging.ERROR)
+        mpl.rcdefaults()  # whatever a person's own matplotlibrc says
+        mpl.rcParams.update(look)
+        try:
+            yield
+        finally:
+            library.setLevel(level)
 
 
 def figure_format(path: Path) -> str:
@@ -79,17 +98,77 @@ def figure_format(path: Path) -> str:
 
 
 class Page(Figure):
-    """A figure that a notebook shows if it is the value of a cell."""
+    """A figure that a notebook shows if it is the value of a cell.
+
+    Before it is drawn, its fonts are chosen, its panels arranged, and texts cut to their room.
+    """
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self.to_fit: dict[Text, bool] | None = {}
+        """Texts to fit into their room from their left end on, and whether each must stay whole;
+        None once that is done."""
+
+    def draw(self, renderer: Any) -> None:
+        """Draw the figure, as matplotlib does."""
+        with styled():
+            self._settle()
+            super().draw(renderer)
 
     def savefig(self, *args: Any, **kwargs: Any) -> None:
         """Save the figure as matplotlib does, with text as text and fonts embedded."""
         with styled():
+            self._settle()
             super().savefig(*args, **kwargs)
 
     def _repr_png_(self) -> bytes:
         data = io.BytesIO()
-        self.savefig(data, format="png", dpi=_DPI)
+        self.savefig(data, format="png", dpi=DPI)
         return data.getvalue()
+
+    def _settle(self) -> None:
+        """Choose fonts, arrange the panels and fit the texts, once: the layout is then fixed.
+
+        Raises UsageError if texts leave the panels no room.
+        """
+        to_fit, self.to_fit = self.to_fit, None
+        if to_fit is None:
+            return
+        texts = [text for text in self.findobj(Text) if isinstance(text, Text)]
+        for text in texts:
+            if not text.get_text().isascii():
+                text.set_fontfamily(families(text.get_text(), str(text.get_fontweight())))
+        if unknown := letters_without_font("".join(text.get_text() for text in texts)):
+            say(
+                f"note: no font of this machine has {' '.join(unknown)}: the figure shows boxes; "
+                "install a font that has them, such as one of Noto"
+            )
+        words = [text.get_text() for text in to_fit]
+        for (
+            text
+        ) in to_fit:  # a long one would take room from the panels, a short one has its height
+            text.set_text(re.sub(".+", "x", text.get_text()))
+        engine = self.get_layout_engine()
+        if engine is not None:
+            with warnings.catch_warnings():
+                warnings.filterwarnings("error", "constrained_layout not applied", UserWarning)
+                try:
+                    engine.execute(self)
+                except UserWarning:
+                    raise UsageError(
+                        f"in {self.get_figwidth():g} inches the texts leave no room for panels: "
+                        "give a larger --width or shorter labels"
+                    ) from None
+            self.set_layout_engine("none")
+        panels = [(ax, ax.get_tightbbox(for_layout_only=True)) for ax in self.axes]
+        for (text, stays_whole), whole in zip(to_fit.items(), words, strict=True):
+            text.set_text(whole)
+            box, right = text.get_window_extent(), self.bbox.x1 - self.dpi * _MARGIN / 2
+            for ax, panel in panels:
+                beside = panel is not None and panel.y0 < box.y1 and box.y0 < panel.y1
+                if ax is not text.axes and panel is not None and beside and panel.x0 > box.x0:
+                    right = min(right, panel.x0 - self.dpi * _MARGIN / 2)
+            fit_artist(text, 72 * (right - box.x0) / self.dpi, whole=stays_whole)
 
 
 def save(figure: Figure, path: Path) -> None:
@@ -99,7 +178,7 @@ def save(figure: Figure, path: Path) -> None:
     """
     kind = figure_format(path)
     with atomic(path) as temporary:
-        figure.savefig(temporary, format=kind, dpi=_DPI, metadata=_UNDATED[kind])
+        figure.savefig(temporary, format=kind, dpi=DPI, metadata=_UNDATED[kind])
 
 
 def page(
@@ -118,27 +197,30 @@ def page(
     that of the panels with their labels, in inches. `compress` leaves no gaps between panels of a
     fixed aspect. The legend has at most `columns`. Raises UsageError for a width not in 2 to 20.
     """
-    while columns > 1 and _legend_width(handles, columns, letters) > 72 * width:
-        columns -= 1
     if not 2 <= width <= 20:
         raise UsageError(f"a figure is from 2 to 20 inches wide, not {width:g}")
-    # Small letters are drawn up to 2 % wider than `text_width` says: each ends on a whole pixel.
-    text = lines(note, 0.98 * 72 * (width - 2 * _MARGIN), letters)
+    while columns > 1 and _legend_width(handles, columns, letters) > 72 * width:
+        columns -= 1
+    room = 72 * (width - 2 * _MARGIN)
+    text = lines(note, room, letters)
     note_height = len(text) * 1.35 * letters / 72 + _MARGIN
-    legend_height = 1.65 * letters / 72 * -(-len(handles) // columns)
+    signs = [lines(str(each.get_label()), room - 3 * letters, letters) for each in handles]
+    heights = [0.45 + 1.2 * len(sign) for sign in signs]
+    legend_height = max(map(sum, np.array_split(heights, columns))) * letters / 72
     foot = note_height + (legend_height + _MARGIN if handles else 0.0)
     total = height + foot
     pads: dict[str, Any] = {"w_pad": 0.06, "h_pad": 0.05, "wspace": 0.03, "hspace": 0.03}
     pads["rect"] = (0, foot / total, 1, height / total)
     layout = ConstrainedLayoutEngine(**pads, compress=compress)
-    figure = Page(figsize=(width, total), dpi=_DPI, layout=layout)
+    figure = Page(figsize=(width, total), dpi=DPI, layout=layout)
     FigureCanvasAgg(figure)
     left = _MARGIN / width
     look: Any = {"fontsize": letters, "color": GREY, "va": "bottom", "linespacing": 1.3}
     figure.text(left, _MARGIN / 2 / total, "\n".join(text), **look)
     if handles:
-        figure.legend(
+        legend = figure.legend(
             handles=handles,
+            labels=[""] * len(handles),  # matplotlib would leave out what begins with "_"
             loc="lower left",
             bbox_to_anchor=(left, note_height / total),
             ncols=columns,
@@ -148,7 +230,10 @@ def page(
             columnspacing=_BETWEEN,
             borderaxespad=0.0,
             borderpad=0.2,
-        ).set_in_layout(False)
+        )
+        legend.set_in_layout(False)
+        for drawn, sign in zip(legend.get_texts(), signs, strict=True):
+            drawn.set_text("\n".join(sign))
     return figure
 
 
@@ -159,13 +244,25 @@ def _legend_width(handles: Sequence[Artist], columns: int, letters: float) -> fl
     return float(texts) + columns * letters * (_HANDLE + _BETWEEN + 0.8)
 
 
+def write_title(ax: Axes, title: str, **look: Any) -> None:
+    """Write a title above the left end of a panel, as long as its room will be."""
+    fit_later(ax.set_title(title, loc="left", **look))
+
+
+def fit_later(text: Text, *, whole: bool = False) -> None:
+    """Keep `text` on its page and off the panels to its right, once these have their places."""
+    figure = text.get_figure()
+    if isinstance(figure, Page) and figure.to_fit is not None:
+        figure.to_fit[text] = whole
+
+
 def finish(
     ax: Axes,
     title: str = "",
     grid: Literal["x", "y", "both"] = "y",
 ) -> None:
     """Give a panel of lines, points or bars its title and a grid, and remove its frame."""
-    ax.set_title(title, fontsize=LETTERS + 0.5, fontweight="bold", loc="left", pad=4)
+    write_title(ax, title, fontsize=LETTERS + 0.5, fontweight="bold", pad=4)
     ax.grid(visible=True, which="major", axis=grid, color="#dddddd", linewidth=0.5)
     sns.despine(ax=ax)
     for line in ax.lines:  # the layout makes no room for marks on the edge
@@ -209,31 +306,3 @@ def percent_tick(share: float, _position: float = 0) -> str:
     ('0.5\\xa0%', '20\\xa0%')
     """
     return f"{round(100 * share, 6):g}\N{NO-BREAK SPACE}%"
-
-
-def lines(text: str, width: float, size: float) -> list[str]:
-    """Break `text`, in letters of `size`, into lines no wider than `width`; both are in points."""
-    letters = int(width / (0.51 * size))  # right for prose; digits and signs are wider
-    while any(text_width(line, size) > width for line in wrap(text, letters)) and letters > 1:
-        letters -= 1
-    return wrap(text, letters)
-
-
-@lru_cache(maxsize=4096)  # a name is measured several times, a path for each letter
-def text_width(text: str, size: float, weight: str = "normal") -> float:
-    """Return the width of `text` in letters of `size`, in points."""
-    font = FontProperties(family="DejaVu Sans", weight=weight)
-    path = TextPath((0, 0), text, size=size, prop=font)
-    return float(path.vertices[:, 0].max(initial=0.0))  # get_extents solves every curve: slow
-
-
-def fit(text: str, width: float, size: float, weight: str = "normal") -> tuple[str, float]:
-    """Return `text` and a letter size, at most `size`, so that it fits in `width` points.
-
-    A text too long for the smallest readable letters loses its beginning, since the end tells
-    names of one encoding apart.
-    """
-    smallest = 3.5 if size > 3.5 else size
-    while len(text) > 2 and text_width(text, smallest, weight) > width:
-        text = "\N{HORIZONTAL ELLIPSIS}" + text[2:]
-    return text, min(size, max(smallest, size * width / max(text_width(text, size, weight), 1e-9)))

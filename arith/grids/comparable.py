@@ -11,9 +11,11 @@ _WEIGHTS = ("steps_before", "config_before")
 
 def check_comparable(grids: Sequence[Grid]) -> None:
     """Raise UsageError, listing all differences, if `grids` must not share a figure."""
-    for grid in grids[1:]:
-        if words := differences(grid, grids[0]):
-            run, first = (f"{each.name} seed {each.seed}" for each in (grid, grids[0]))
+    # One whose precision is known comes first: what is not known differs from nothing.
+    known_first = sorted(grids, key=lambda grid: grid.precision is None)
+    for grid in known_first[1:]:
+        if words := differences(grid, known_first[0]):
+            run, first = (f"{each.name} seed {each.seed}" for each in (grid, known_first[0]))
             raise UsageError(
                 f"one figure needs one preset, budget and evaluation set, and {run} differs from "
                 f"{first} ({words}): draw them apart, or train and score them alike"
@@ -26,9 +28,11 @@ def differences(one: Grid, other: Grid) -> str:
     words = []
     for key in dict.fromkeys([*facts, *other_facts]):
         value, other_value = facts.get(key), other_facts.get(key)
-        if value == other_value:
+        if value == other_value or (key == "precision" and None in (value, other_value)):
             continue
-        if key in _WEIGHTS and None in (value, other_value):
+        if key == "precision":
+            words.append(f"trained in {value}, not {other_value}")
+        elif key in _WEIGHTS and None in (value, other_value):
             words.append("weights of its own" if value is None else "started from another run")
         elif key == "config_sha256":
             words.append(f"other settings ({_settings(one, other)})")
@@ -46,6 +50,7 @@ def is_same_run(one: Grid, other: Grid) -> bool:
 
 def _facts(grid: Grid) -> dict[str, object]:
     named = {"preset": grid.preset, "trained_digits": grid.trained_digits, "split": grid.split}
+    named["precision"] = grid.precision
     return named | grid.budget.as_dict() | grid.evaluation.as_dict()
 
 

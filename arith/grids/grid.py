@@ -76,6 +76,8 @@ class Grid:
     """For a grid of another split, the run's grid on the split EVALUATION; None if not known."""
     about: About | None = None
     """What the run recorded of its encoding; None if not known."""
+    precision: str | None = None
+    """What the training computed in, as in "bfloat16"; None if not known."""
 
     @classmethod
     def empty(cls, encoding: str, axes: Axes, **facts: Any) -> Self:

@@ -126,7 +126,7 @@ def _select(kind: str, name: str) -> Location:
     """Return the location of `name`. Raises UsageError unless exactly one matches."""
     matches = [location for location in locations(kind) if location.name == normalized(name)]
     if not matches:
-        raise unknown(kind, name, known_names(kind))
+        raise unknown(kind, name, known_names(kind), _described_by(kind, name))
     if len(matches) > 1:
         *first, last = map(str, matches)
         raise UsageError(
@@ -134,6 +134,11 @@ def _select(kind: str, name: str) -> Location:
             "one that is not tape-arith's own"
         )
     return matches[0]
+
+
+def _described_by(kind: str, word: str) -> list[str]:
+    """Return the names whose own kind is `word`, as in "rotary"."""
+    return [each.name for each in declarations(kind) if each.kind and each.kind == word.lower()]
 
 
 def locations(kind: str) -> list[Location]:

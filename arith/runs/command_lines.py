@@ -1,5 +1,6 @@
 """Write the command lines of messages and jobs."""
 
+import os
 import shlex
 from collections.abc import Sequence
 from dataclasses import replace
@@ -147,13 +148,23 @@ def how_to_restore_weights(run: Run) -> str:
     return f"remove it, then `{resume_command(run)}` trains the last steps, or all, again"
 
 
+def next_step(root: Path, commands: str) -> str:
+    """Return what to do if `root` lacks a run: name another folder of runs, or `commands`."""
+    elsewhere = other_run_roots(root)
+    if elsewhere and not find_runs(root):
+        return elsewhere
+    return "; ".join(filter(None, [commands, elsewhere]))
+
+
 def other_run_roots(root: Path) -> str:
     """Name folders with runs, above or below `root`, for a message that `root` has none."""
-    if next(root.glob("*/seed-*/run.json"), None) is not None:
-        above = root / ".." if root.name in ("", "..") else root.parent
-        return f"; {root} is the folder of one preset: name the one above it, --runs {above}"
+    parts = {"*/seed-*": "one preset", "seed-*": "one encoding", ".": "a run"}
+    for up, (inside, part) in enumerate(parts.items(), start=1):
+        if next(root.glob(f"{inside}/run.json"), None) is not None:
+            above = os.path.normpath(root / "/".join([".."] * up))
+            return f"{root} is the folder of {part}: name that of all runs, --runs {above}"
     deeper = ("*", "*/*")  # a sweep that varies settings has a folder for each combination
     roots = sorted({p.parents[3] for at in deeper for p in root.glob(f"{at}/*/*/seed-*/run.json")})
     if not roots:
         return ""
-    return f"; there are some in {', '.join(map(str, roots[:5]))}: name one with --runs"
+    return f"there are some in {', '.join(map(str, roots[:5]))}: name one with --runs"

@@ -2,8 +2,13 @@
 
 import hashlib
 import json
+import re
+import tomllib
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, fields, replace
+from decimal import Decimal
+from functools import cache
+from importlib.resources import files
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -17,7 +22,7 @@ from tape_arith.arith.data.bucket import (
     check_covers,
 )
 from tape_arith.arith.documents import Count, Strict, validated
-from tape_arith.arith.errors import UsageError
+from tape_arith.arith.errors import UsageError, unknown
 from tape_arith.arith.files import slug
 from tape_arith.arith.registry.names import parse_task
 from tape_arith.arith.tasks.load import task_hash
@@ -40,6 +45,28 @@ _Size = Annotated[int, Field(ge=1, le=2**20)]
 _Steps = Annotated[int, Field(ge=1, le=10**12)]
 _AboveZero = Annotated[float, Field(gt=0)]
 _BelowOne = Annotated[float, Field(ge=0, lt=1)]
+
+
+@cache
+def setting_words() -> dict[str, list[str]]:
+    """Return the words of other tools for each setting, as options: {"learning_rate": ["--lr"]}."""
+    text = files("tape_arith.arith.runs").joinpath("setting_words.toml").read_text("utf-8")
+    return {setting: words.split() for setting, words in tomllib.loads(text).items()}
+
+
+def _settings_called(word: str) -> list[str]:
+    """Return the setting that another tool calls so, as in "lr" or "n_layer"."""
+    option = f"--{word.replace('_', '-').lower()}"
+    return [setting for setting, words in setting_words().items() if option in words][:1]
+
+
+def _without_exponent(value: Any) -> Any:
+    """Write a whole number as in "2e3" or "1.5e6" without exponent; return others as they are."""
+    if isinstance(value, str) and re.fullmatch(r"\+?\d+\.?\d*[eE]\+?\d\d?", value, re.ASCII):
+        number = Decimal(value)
+        if number == number.to_integral_value():
+            return f"{number:.0f}"
+    return value
 
 
 @dataclass(frozen=True)
@@ -141,7 +168,12 @@ class Config(Strict):
         `num_heads` follows from `hidden_size` and `head_dim` unless given. The task gets its
         canonical name. Raises UsageError.
         """
-        config = validated({**self.as_dict(), **settings}, Config, strict=False)
+        names = [field.name for field in fields(self)]
+        for key in settings:
+            if key not in names:
+                raise unknown("setting", key, names, _settings_called(key))
+        chosen = {key: _without_exponent(value) for key, value in settings.items()}
+        config = validated({**self.as_dict(), **chosen}, Config, strict=False)
         if "num_heads" not in settings and {"hidden_size", "head_dim"} & settings.keys():
             config = replace(config, num_heads=max(1, config.hidden_size // config.head_dim))
         task_hash(config.task)  # reloads a changed file

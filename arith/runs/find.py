@@ -1,7 +1,9 @@
 """Find runs and grids below a folder of runs. Never imports torch."""
 
+import os
 from collections.abc import Sequence
 from contextlib import suppress
+from fnmatch import fnmatchcase
 from pathlib import Path
 
 from tape_arith.arith.data.bucket import EVALUATION
@@ -39,10 +41,38 @@ def find_runs(
     encoding: Encoding | None = None,
     seed: int | None = None,
 ) -> list[Run]:
-    """Return the runs below `root`, sorted by path: all, or those of a preset, encoding or seed."""
-    folders = ("*" if part is None else slug(str(part)) for part in (preset, encoding))
-    pattern = "/".join([*folders, f"seed-{'*' if seed is None else seed}", "run.json"])
-    return [Run(file.parent) for file in sorted(root.glob(pattern))]
+    """Return the runs below `root`, sorted by path: all, or those of a preset, encoding or seed.
+
+    Among them are those whose record cannot be read. A folder that cannot be listed is named on
+    stderr.
+    """
+    parts = ["*" if part is None else slug(str(part)) for part in (preset, encoding)]
+    folders = [root]
+    for pattern in (*parts, f"seed-{'*' if seed is None else seed}"):
+        folders = [found for folder in folders for found in _matching(folder, pattern)]
+    return [Run(folder) for folder in sorted(folders) if _has_record(folder)]
+
+
+def _matching(folder: Path, pattern: str) -> list[Path]:
+    """Return what a folder holds whose name fits the pattern; [] if it is no folder."""
+    try:
+        return [folder / name for name in os.listdir(folder) if fnmatchcase(name, pattern)]
+    except (FileNotFoundError, NotADirectoryError):
+        return []
+    except OSError as error:
+        say(f"note: left out: {folder}: {error.strerror or error}")
+        return []
+
+
+def _has_record(folder: Path) -> bool:
+    """Tell whether run.json is there, also as a link that leads nowhere or a folder in the way."""
+    try:
+        Run(folder).record_file.lstat()
+    except (FileNotFoundError, NotADirectoryError):
+        return False
+    except OSError:  # whoever reads it says why
+        return True
+    return True
 
 
 def find_grids(
@@ -77,7 +107,8 @@ def find_grids(
             for grid in selected:
                 grid.standard = standard.get(grid.name)
         result += selected
-    return result
+    # Whoever groups them compares with the first of a group, and nothing differs from the unknown.
+    return sorted(result, key=lambda grid: grid.precision is None)
 
 
 def _on_set(evaluation_set: EvaluationSet, state: RunState, grids: list[Grid]) -> list[Grid]:

@@ -101,7 +101,17 @@ class Run:
                 grids[file.stem] = Grid.load(file)
             except Failure as error:
                 say(f"note: left out: {error}")
+        precision = self.precision() if grids else None
+        for grid in grids.values():
+            grid.precision = precision
         return grids
+
+    def precision(self) -> str | None:
+        """Return what the training computed in, as in "bfloat16"; None if that is not known."""
+        with suppress(Failure):
+            last = self.environment()
+            return " and ".join(dict.fromkeys(each.dtype for each in (*last.earlier, last)))
+        return None
 
     def record(self) -> RunRecord:
         """Read run.json. Raises Failure if there is none or it is corrupt."""

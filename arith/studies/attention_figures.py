@@ -17,6 +17,7 @@ from tape_arith.arith.figures.style import (
     line_styles,
     page,
     series_styles,
+    write_title,
 )
 from tape_arith.arith.grids.axes import REGION_WORDS
 from tape_arith.arith.studies.study import Study, draw_runs
@@ -119,7 +120,7 @@ def draw_maps(rows: pd.DataFrame, example: Mapping[str, Any]) -> Figure:
             for query, key in example["equal_places"]:
                 look: dict[str, Any] = {"fill": False, "edgecolor": _RED, "linewidth": 0.8}
                 ax.add_patch(Rectangle((key - 0.5, query - 0.5), 1, 1, clip_on=False, **look))
-            ax.set_title(f"{title}head {head}", fontsize=LETTERS, loc="left", pad=2)
+            write_title(ax, f"{title}head {head}", fontsize=LETTERS, pad=2)
             title = ""
             ax.set_xticks(ticks, tokens)
             ax.set_yticks(ticks, [*tokens[: prompt - 1], *answers])

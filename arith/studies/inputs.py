@@ -22,6 +22,7 @@ from tape_arith.arith.errors import Failure, UsageError
 from tape_arith.arith.grids.axes import Ints, Region, number_longer, scored_axes
 from tape_arith.arith.runs.find import existing_run
 from tape_arith.arith.runs.record import RunRecord
+from tape_arith.arith.runs.run import Run
 from tape_arith.arith.studies.study import INSIDE, OUTSIDE, Study
 from tape_arith.arith.tasks.task import Problems, take
 from tape_arith.arith.terminal import bar
@@ -156,6 +157,9 @@ def comparable_runs(paths: Sequence[Path], split: str = EVALUATION) -> StudiedRu
         record = trained_record(existing_run(path))
         records[path] = record
         first, settings = (_settings(each) for each in (records[paths[0]], record))
+        precisions = [Run(each).precision() for each in (paths[0], path)]
+        if None not in precisions:
+            first["precision"], settings["precision"] = precisions
         differ = [key for key in {**first, **settings} if first.get(key) != settings.get(key)]
         if differ:
             differences = ", ".join(f"{k} {settings.get(k)}, not {first.get(k)}" for k in differ)

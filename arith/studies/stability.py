@@ -204,6 +204,7 @@ def figures(study: Study) -> dict[str, Figure]:
                 ax.set_yscale("symlog", linthresh=level, linscale=0.4)
                 ax.set_ylim(0, 3)
                 ax.set_yticks([0, *10.0 ** np.arange(0, np.log10(level), -2)])
+                ax.yaxis.set_major_formatter("{x:g}")
             ax.xaxis.set_major_locator(MaxNLocator(8, integer=True, min_n_ticks=1))
             ax.set_xlabel("layer")
             finish(ax, title, grid="both")

@@ -9,7 +9,7 @@ from matplotlib.axes import Axes
 
 from tape_arith.arith.compare.captions import SPLIT_WORDS, describe_seeds, preset_words
 from tape_arith.arith.compare.labels import display_names
-from tape_arith.arith.compare.tables import json_text, pipe_table
+from tape_arith.arith.compare.tables import frame_to_csv, json_text, pipe_table
 from tape_arith.arith.grids.axes import REGION_WORDS, Region
 from tape_arith.arith.grids.statistics import student_t
 from tape_arith.arith.tasks.task import Task
@@ -70,7 +70,7 @@ class Study:
 
     def to_csv(self) -> str:
         """Format the rows."""
-        return self.rows.to_csv(index=False, lineterminator="\n", float_format="%.10g")
+        return frame_to_csv(self.rows)
 
     def to_json(self) -> str:
         """Format the facts and the rows; a missing number is null."""

@@ -285,9 +285,9 @@ class Task(ABC, Generic[Drawn]):
 
     def not_a_problem(self, written: str) -> UsageError:
         """Return the error that `read` raises."""
+        rule = ", without = and the answer" if "=" in written else self.writing_rule
         return UsageError(
-            f"'{written}' is no problem of {self.name}: write it as in {self.example}"
-            f"{self.writing_rule}"
+            f"'{written}' is no problem of {self.name}: write it as in {self.example}{rule}"
         )
 
     def parse(self, written: str) -> Problems:

@@ -1,6 +1,7 @@
 """The names that figures print."""
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -61,3 +62,16 @@ def test_labels_of_one_s_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
     for wrong in ("tape", "=Ours", "tape="):
         with pytest.raises(UsageError, match="--label reads NAME=TEXT"):
             read_labels([wrong])
+
+
+def test_a_label_is_one_line_that_can_be_printed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert display_names(["tape"], {"tape": " Ours\n \u00a0now "}) == {"tape": "Ours now"}
+    wrong: list[Any] = ["\x1b[31m", "a\u202eb", "", " ", 3, None]
+    for label in wrong:
+        with pytest.raises(UsageError, match="a label is a line of text that can be printed"):
+            display_names(["tape"], {"tape": label})
+    monkeypatch.chdir(tmp_path)
+    Path("mine.py").write_text("class Mine:\n    label = 'a\\x1b'\n")
+    assert display_names(["mine.py:Mine"]) == {"mine.py:Mine": "mine.py:Mine"}

@@ -18,20 +18,24 @@ import numpy as np
 import pytest
 from scipy import stats
 
+from tape_arith.arith.compare.across_tasks import _ranks
 from tape_arith.arith.compare.effects import Effect
 from tape_arith.arith.compare.labels import display_names
+from tape_arith.arith.compare.leaderboard import board_of
 from tape_arith.arith.decoders.cost import about
 from tape_arith.arith.documents import write_document
 from tape_arith.arith.files import slug
 from tape_arith.arith.grids.axes import digit_pairs
 from tape_arith.arith.grids.facts import Evaluation
 from tape_arith.arith.grids.grid import Grid
+from tape_arith.arith.grids.panel import Panel
 from tape_arith.arith.grids.statistics import Welch
 from tape_arith.arith.registry.names import parse
 from tape_arith.arith.runs.preset import load_preset
 from tape_arith.arith.runs.record import RunRecord
 from tape_arith.arith.runs.run import Run
 from tests.helpers.documents import ENVIRONMENT, METRICS
+from tests.helpers.made_grids import flat
 from tests.helpers.tiny_runs import call, done, refused, untouched
 
 EVALUATION: dict[str, Any] = {"task": "addition", "version": 1, "seed": 0, "max_digits": 16}
@@ -528,3 +532,25 @@ def test_what_is_refused(made: Path) -> None:
     file = made / "runs/mini/tape/seed-1/grid.json"
     file.write_text("{")
     assert "tape/seed-1/grid.json is corrupt" in done("leaderboard").err
+
+
+def test_equal_means_share_a_rank() -> None:
+    """Also where the same seeds in another order differ in the last bit of their mean."""
+    rights = {"rope": (10, 20, 70), "fire": (70, 10, 20), "tape": (20, 70, 10), "nope": (9, 9, 9)}
+    rights |= {"t5": (90, 90, 90)}
+    made = [
+        Panel.of(flat(name, seed, outside=right) for seed, right in enumerate(each))
+        for name, each in rights.items()
+    ]
+    means = {panel.mean("out_of_distribution") for panel in made[:3]}
+    assert max(filter(None, means)) - min(filter(None, means)) < 1e-15
+    board = board_of(made, {})
+    ranks = {row.panel.name: row.rank for row in board.rows}
+    assert ranks == {"t5": 1, "fire": 2, "rope": 2, "tape": 2, "nope": 5}
+    assert "Equal means share a rank." in " ".join(board.notes())
+    assert "share a rank" not in " ".join(board_of(made[2:], {}).notes())
+    shared = _ranks({panel.name: {"addition": panel} for panel in made})
+    assert {name: by_task["addition"] for name, by_task in shared.items()} == {
+        **{"t5": 1.0, "nope": 5.0},
+        **dict.fromkeys(("fire", "rope", "tape"), 3.0),
+    }

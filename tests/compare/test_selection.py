@@ -11,7 +11,10 @@ import pytest
 from tape_arith.arith.compare.captions import footnote
 from tape_arith.arith.compare.leaderboard import describe_order, sort_panels
 from tape_arith.arith.compare.selection import Selection
-from tests.helpers.documents import edit_text
+from tape_arith.arith.errors import UsageError
+from tape_arith.arith.grids.panel import panels_of
+from tape_arith.arith.runs.run import Run
+from tests.helpers.documents import ENVIRONMENT, edit, edit_text
 from tests.helpers.made_grids import interrupt
 from tests.helpers.tiny_runs import contents, done, refused, settings, untouched
 
@@ -63,7 +66,7 @@ def test_one_preset(comparison: Path) -> None:
     assert "did you mean 'mini'?" in refused("heatmap", "--compare", "fire", "--preset", "minni")
     for command in (("heatmap", "--compare", "fire,rope"), ("leaderboard",)):
         line = refused(*command, "--runs", "runs/mini")
-        assert "runs/mini is the folder of one preset: name the one above it, --runs runs" in line
+        assert "runs/mini is the folder of one preset: name that of all runs, --runs runs" in line
     shutil.copytree(RUNS / "mini", RUNS / "paper-20")
     for file in (RUNS / "paper-20").glob("*/*/*.json"):
         if '"mini"' in file.read_text():
@@ -154,6 +157,26 @@ def test_grids_that_differ_are_left_out_and_named(comparison: Path) -> None:
     assert Selection(RUNS, "fire").panels()[0][0].seeds == (0, 1)
 
 
+def test_runs_of_another_precision_are_left_out_and_named(comparison: Path) -> None:
+    """Also a run whose first part was trained in another one; what is not known excludes none."""
+    files = [RUNS / f"mini/{run}/environment.json" for run in ("rope/seed-0", "rope/seed-1")]
+    files += [FIRE / "seed-0/environment.json", FIRE / "seed-1/environment.json"]
+    for file in files:
+        edit(file, dtype="bfloat16")
+    edit(files[2], dtype="float32")
+    files[3].unlink()
+    reason = "fire seed 0: trained in float32, not bfloat16"
+    for command in (("leaderboard",), ("heatmap", "--pe", "all"), ("curves", "--pe", "rope,fire")):
+        assert done(*command).err == f"note: left out: {reason}\n"
+    grids = [Run(file.parent).grids()["grid"] for file in files]
+    with pytest.raises(UsageError, match="trained in bfloat16, not float32"):
+        panels_of([grids[3], grids[0], grids[2]])
+    assert len(panels_of([grids[3], grids[0]])) == len(panels_of([grids[2]])) + 1
+    earlier = {key: json.loads(files[0].read_text())[key] for key in ENVIRONMENT}
+    edit(files[0], earlier=[earlier | {"dtype": "float32"}])
+    assert Run(files[0].parent).precision() == "float32 and bfloat16"
+
+
 def test_partial_grids_are_left_out_and_named_with_the_command(comparison: Path) -> None:
     interrupt(FIRE / "seed-0/grid.json")
     command = "tape-arith score runs/mini/fire/seed-0"
@@ -215,3 +238,19 @@ def test_nothing_out_of_distribution(here: Path) -> None:
     text = done("train", "--pe", "rope", *settings(tested_digits=2)).out
     assert "nothing is out of distribution (trained and tested to 2 digits), in dist" in text
     assert "not scored" not in text
+
+
+@pytest.mark.parametrize(
+    ("inside", "part"),
+    [("mini", "one preset"), ("mini/rope", "one encoding"), ("mini/rope/seed-0", "a run")],
+)
+def test_a_folder_inside_that_of_runs_is_answered_with_the_right_one_alone(
+    comparison: Path, inside: str, part: str
+) -> None:
+    advice = f"runs/{inside} is the folder of {part}: name that of all runs, --runs runs"
+    for command in ("heatmap", "curves", "leaderboard", "report"):
+        line = refused(command, "--pe", "rope,fire,nope", "--runs", f"runs/{inside}")
+        assert line.endswith(f": {advice}") and "train" not in line
+    assert done("list", "--runs", f"runs/{inside}").err == (
+        f"note: no run in runs/{inside}: {advice}\n"
+    )

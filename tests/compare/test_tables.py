@@ -8,10 +8,21 @@ from collections.abc import Sequence
 import numpy as np
 import pandas as pd
 import pytest
+from rich.console import Console
 
 from tape_arith.arith.compare import captions
+from tape_arith.arith.compare.board import Section
+from tape_arith.arith.compare.columns import Column
 from tape_arith.arith.compare.sweep_table import SweptRow, in_order, to_csv, to_markdown
-from tape_arith.arith.compare.tables import booktabs
+from tape_arith.arith.compare.tables import (
+    booktabs,
+    csv_text,
+    escape,
+    floating,
+    frame_to_csv,
+    sectioned,
+)
+from tape_arith.arith.compare.terminal import print_markdown
 from tape_arith.arith.grids.panel import Panel, panels_of
 from tape_arith.arith.grids.statistics import Interval
 from tests.helpers.made_grids import BITS, LISTS, drawn, filled
@@ -59,6 +70,21 @@ def test_csv() -> None:
     assert float(tape["out_of_distribution"]) == pytest.approx(0.105)
     assert float(tape["out_of_distribution_half_width"]) == pytest.approx(0.063531)
     assert float(tape["in_distribution_high"]) == 1.0
+
+
+def test_csv_holds_nothing_that_a_spreadsheet_executes() -> None:
+    texts = ["=cmd|' /C calc'!A0", "@SUM(1)", "+1", "-x", "'a", "\t=1", "\uff1d1", "a=1", "-", "="]
+    numbers = [-0.5, 1, [-1.0, 2.0], None, True, -1, 0, 0, 0, 0]
+    lines = [{"text": a, "n": b} for a, b in zip(texts, numbers, strict=True)]
+    for csv_of_it in (csv_text(lines), frame_to_csv(pd.DataFrame({"text": texts, "n": 1.5}))):
+        read = [line["text"] for line in csv.DictReader(io.StringIO(csv_of_it))]
+        assert [one.removeprefix("'") for one in read] == texts
+        assert read[-3:] == texts[-3:]
+        assert not any(one[0] in "=+-@\t\uff1d" and one not in ("-", "=") for one in read)
+    first, *_ = csv.DictReader(io.StringIO(csv_text(lines)))
+    assert first["n"] == "-0.5" and "'" not in csv_text([{"n": value} for value in numbers])
+    counts = pd.DataFrame({"n": pd.array([1, None], dtype="Int64"), "run": ["=a", "b"]})
+    assert frame_to_csv(counts) == "n,run\n1,'=a\n,b\n"
 
 
 def test_tasks_of_one_axis_and_of_two_share_a_table() -> None:
@@ -111,3 +137,38 @@ def test_with_a_scratchpad_exact_match_is_of_the_whole_answer() -> None:
     plain = panels_of([drawn("rope", 0, BITS)])
     assert plain[0].final_answers == () and "scratchpad" not in captions.source(plain)
     assert "one_longer" not in plain[0].regions and "one_longer" not in to_csv(rows(plain))
+
+
+@pytest.mark.parametrize(
+    ("label", "latex"),
+    [
+        (r"$\alpha$ 50%", r"\$\textbackslash{}alpha\$ 50\%"),
+        ("\u03b1\u03bf\u2013ΔΩ", "$\\alpha$\u03bf--$\\Delta$$\\Omega$"),
+        ("a--b", "a-{}-b"),  # not a dash
+        ("[x]*", "{}[x]*"),  # not an option of the row's end before it
+        ("`x' ''y\"", "\\`{}x' '{}'y\\texttt{\\char34}"),
+    ],
+)
+def test_latex_shows_the_signs_of_a_label(label: str, latex: str) -> None:
+    assert escape(label) == latex
+
+
+def test_latex_says_which_letters_need_another_engine() -> None:
+    column = Column[str]("encoding", "encoding", str, left=True)
+    table = floating([Section("Mine", "", ["TAPE Ω", "中文 é"])], [column], "Caption.")
+    assert table.splitlines()[1] == "% needs XeLaTeX or LuaLaTeX, and a font that has 中 文"
+    plain = floating([Section("Mine", "", ["TAPE Ω é"])], [column], "1 \u2013 2 …")
+    assert "LuaLaTeX" not in plain
+
+
+def test_markdown_shows_the_signs_of_a_label() -> None:
+    label = "_a_ *b* `c` $d$ <i>e</i> &amp; [f](g) \\* ~h~ | b_f=5, 3*"
+    column = Column[str]("encoding", "encoding", str, left=True)
+    text = sectioned("Of _a_", [Section("Mine", "", [label])], [column], [f"Note: {label}"])
+    assert text.startswith("# Of \\_a\\_\n")
+    cell = text.splitlines()[6]
+    assert cell == (r"| \_a\_ \*b\* \`c` \$d$ \<i>e\</i> \&amp; \[f](g) \\\* \~h~ \| b_f=5, 3* |")
+    assert r"Note: \_a\_ \*b\*" in text
+    shown = io.StringIO()
+    print_markdown(text, Console(width=200, file=shown))
+    assert shown.getvalue().count(label) == 2

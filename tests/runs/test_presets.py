@@ -88,7 +88,7 @@ def test_a_preset_in_one_file(mine: Path) -> None:
 @pytest.mark.parametrize(
     ("setting", "message"),
     [
-        ("stps=3", "unknown key 'stps': did you mean 'steps'?"),
+        ("stps=3", "unknown setting 'stps': did you mean 'steps'?"),
         ("steps=x", "'steps' must be a valid integer, not 'x'"),
         ("steps", "--set takes key=value, not 'steps'"),
         ("steps=0", "'steps' must be at least 1, not '0'"),

@@ -94,7 +94,9 @@ def test_the_command(comparison: Path) -> None:
     for command, words in {
         ("rope", "1234+1"): "has 4 digits of a, and runs/mini/rope/seed-0 takes up to 3: ask",
         ("rope", "12*3"): "as in 123+45",
-        ("rope", "012+3"): "without leading zeros",
+        ("rope", "012+3"): "with numbers from 1 on, without leading zeros",
+        ("rope", "0+5"): "as in 123+45, with numbers from 1 on",
+        ("rope", "12+3="): "as in 123+45, without = and the answer",
         ("nope", "1+2"): "`tape-arith train --pe nope` trains one",
         ("rope", "1+2", "--preset", "paper-40"): "--preset paper-40` trains one",
         ("tape@from=rope", "1+2", "--seed", "1"): "--init-from runs/PRESET/rope/seed-1 --seed 1`",

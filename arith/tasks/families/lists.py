@@ -51,7 +51,7 @@ class ListOfNumbers(Task[NumberList]):
         Axis("operands", "operands", counts="operands", shortest=2),
         Axis("digits", "digits"),
     )
-    writing_rule = ", without leading zeros"
+    writing_rule = ", with numbers from 1 on, without leading zeros"
     symbol: str
     """The symbol between two numbers."""
 

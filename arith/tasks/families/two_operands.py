@@ -36,7 +36,7 @@ class TwoOperands(Task[Operands]):
     axes: tuple[Axis, ...] = (Axis("digits of a", "digits_a"), Axis("digits of b", "digits_b"))
     symbol: str
     """The operator, one symbol of the vocabulary."""
-    writing_rule = ", without leading zeros"
+    writing_rule = ", with numbers from 1 on, without leading zeros"
     operand: ClassVar[str] = "[1-9][0-9]*"
     """The pattern of a written operand."""
 
