@@ -23,6 +23,7 @@ from tape_arith.arith.errors import (
     EXIT_USAGE,
     Failure,
     UsageError,
+    is_out_of_memory,
 )
 from tape_arith.arith.machine import commit, own_version
 from tape_arith.arith.stopping import install_handler
@@ -208,6 +209,10 @@ def main() -> None:
         sys.exit(EXIT_USAGE)
     except (Failure, OSError) as error:
         _failed(error)
+    except (MemoryError, ImportError, RuntimeError) as error:
+        if not is_out_of_memory(error):
+            raise
+        _failed(Failure("out of memory: free some, or run this where there is more"))
     except _Interrupted as caught:
         print(
             "tape-arith: interrupted: what is finished is kept, nothing is half-written",

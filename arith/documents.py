@@ -89,6 +89,12 @@ def check_schema(path: Path, schema: object) -> None:
         )
 
 
+def write_validated(path: Path, content: Mapping[str, Any], model: type[_Document]) -> None:
+    """Write a document that `model` can read. Raises InvalidValue; Failure if writing fails."""
+    validated(content, model)
+    write_document(path, content, model.kind)
+
+
 def write_document(path: Path, content: Mapping[str, Any], kind: str) -> None:
     """Write a document, whole or not at all. Raises Failure if writing fails."""
     write_text(path, json.dumps(with_checksum(content, kind), indent=1) + "\n")

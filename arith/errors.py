@@ -1,5 +1,7 @@
 """The two kinds of error that the command line prints as one line, and the exit codes."""
 
+import errno
+import re
 import traceback
 from pathlib import Path
 
@@ -15,12 +17,31 @@ USER_CODE_ERRORS: tuple[type[BaseException], ...] = (Exception, SystemExit)
 """Errors to catch around a user's code; its sys.exit(0) must not look like success."""
 
 
+_OUT_OF_MEMORY = re.compile(
+    "allocate memory|not enough memory|out of memory|bad_alloc"  # torch on a CPU, CUDA, C++
+    "|could not (create|execute) a primitive(?! desc)|could not create a memory object"  # oneDNN
+    "|ALLOC_FAILED|MemoryAllocation|aoti_torch_empty_strided"  # libraries of a GPU, compiled graphs
+    "|can't start new thread|unable to mmap|failed to map segment"  # its stack; files and libraries
+)
+"""Parts of the messages of failed allocations."""
+
+
 class Failure(Exception):
     """A valid request failed, for example by a full disk or a corrupt file (exit code 1)."""
 
 
 class Corrupt(Failure):
     """A file is damaged, or tape-arith did not write it."""
+
+
+def is_out_of_memory(error: BaseException) -> bool:
+    """Tell whether an allocation failed, on any device, also while a library was loaded."""
+    if isinstance(error, OSError) and error.errno == errno.ENOMEM:
+        return True
+    if isinstance(error, MemoryError):
+        return True
+    named = isinstance(error, RuntimeError | ImportError | OSError)
+    return named and _OUT_OF_MEMORY.search(str(error)) is not None
 
 
 def describe_error(error: BaseException, *files: Path | None) -> str:

@@ -78,6 +78,14 @@ class Stopper:
                 signal.signal(number, handler)
 
 
+def is_urgent(should_stop: Callable[[], bool]) -> bool:
+    """Tell whether to stop even before there is anything new to save, because a signal asks for it.
+
+    A time limit waits for that, so that a repeated call always gets a little further.
+    """
+    return isinstance(should_stop, Stopper) and should_stop.signal is not None
+
+
 @contextmanager
 def stopping(given: Stopper | None) -> Iterator[Stopper]:
     """Let Ctrl-C or a notebook's stop button save and end the work after the current step.
@@ -89,7 +97,7 @@ def stopping(given: Stopper | None) -> Iterator[Stopper]:
     if given is not None or current_thread() is not main_thread():
         yield stopper
         return
-    with stopper.handling_signals():
+    with stopper.handling_signals(), suppress(Stopped):
         yield stopper
     if stopper.signal is not None:
         raise KeyboardInterrupt("saved: the same call continues from here")

@@ -1,7 +1,9 @@
 """Device, precision and threads of a computation."""
 
 import ctypes
+import os
 import sys
+import warnings
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextvars import copy_context
@@ -107,14 +109,21 @@ def configure_process(threads: int | None = None) -> None:
     """Set up this process to compute; `threads` is its number of CPU threads, None torch's own.
 
     On a CPU, torch itself gets one thread, so that no bit depends on their number: the others are
-    for `Hardware.parallel_map`. And glibc keeps freed memory.
+    for `Hardware.parallel_map`. And glibc keeps freed memory. Products of float32 numbers get no
+    coarser ones, whatever variables of the environment say.
     """
+    torch.set_float32_matmul_precision("highest")  # also against TORCH_ALLOW_TF32_CUBLAS_OVERRIDE
+    torch.backends.cudnn.allow_tf32 = False
+    if "NVIDIA_TF32_OVERRIDE" in os.environ:  # which the libraries of a GPU read when they start
+        os.environ["NVIDIA_TF32_OVERRIDE"] = "0"
     if threads is not None:
         torch.set_num_threads(threads)
     if torch.cuda.is_available():
         return
     cpu_threads()  # before torch has only one
     torch.set_num_threads(1)
+    # torch goes on with another kernel, which is slower.
+    warnings.filterwarnings("ignore", message="mkldnn_.* failed, switching")
     _keep_freed_memory()
 
 
@@ -124,18 +133,35 @@ def cpu_threads() -> int:
     return torch.get_num_threads()
 
 
-@cache
 def _keep_freed_memory() -> None:
     """Make glibc keep freed memory.
 
     Each step allocates and frees the same tens of megabytes. If they were returned to the system,
     each page would cost a fault: 6,000 per step at mini, some 5 % of its time.
     """
-    mallopt = getattr(ctypes.CDLL(None), "mallopt", None) if sys.platform == "linux" else None
+    _set_malloc(trim_threshold=2**31 - 1, mmap_threshold=32 * 2**20)
+
+
+def release_memory() -> None:
+    """Return freed memory to the system or the GPU, and no longer keep it, because it ran out."""
+    if torch.cuda.is_initialized():
+        torch.cuda.empty_cache()
+    _set_malloc(trim_threshold=2**17, mmap_threshold=2**17)  # glibc's own
+    trim = getattr(_libc(), "malloc_trim", None)
+    if trim is not None:
+        trim(0)
+
+
+def _set_malloc(*, trim_threshold: int, mmap_threshold: int) -> None:
+    mallopt = getattr(_libc(), "mallopt", None)
     if mallopt is not None:
-        trim_threshold, mmap_threshold = -1, -3  # of malloc.h
-        mallopt(trim_threshold, 2**31 - 1)
-        mallopt(mmap_threshold, 32 * 2**20)
+        mallopt(-1, trim_threshold)  # the numbers of malloc.h
+        mallopt(-3, mmap_threshold)
+
+
+@cache
+def _libc() -> ctypes.CDLL | None:
+    return ctypes.CDLL(None) if sys.platform == "linux" else None
 
 
 @cache

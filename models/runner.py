@@ -20,6 +20,7 @@ class Runner:
     hardware  with the name of the backend that was chosen
     packs     whether sequences may come packed end to end
     compiled  the compiled blocks, which runners made by `on` share; None: plain blocks
+    finer     how many times finer than usual problems are grouped, because memory ran out
 
     Moves the decoder to the device. Raises UsageError if the backend cannot do what the encoding
     needs, or blocks cannot be compiled.
@@ -37,6 +38,7 @@ class Runner:
             options = compiling.CPU_OPTIONS if hardware.device == "cpu" else {}
             compiled = CompiledBlocks(decoder, **options)
         self.compiled = compiled if hardware.compiled else None
+        self.finer = 1
 
     def __call__(self, seqs: Sequences, chosen: Tensor | None = None) -> Tensor:
         """Return the logits of `Decoder.forward`, computed in the hardware's precision."""

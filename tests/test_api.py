@@ -8,6 +8,7 @@ import signal
 import threading
 import time
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -18,10 +19,10 @@ import pytest
 import torch
 
 import tape_arith
-from tape_arith import Grid, Run
+from tape_arith import Grid, Run, TrainOptions, UsageError
 from tape_arith.arith import api
 from tape_arith.models.sequences import Sequences
-from tests.helpers.tiny_runs import SETTINGS, contents, done, settings
+from tests.helpers.tiny_runs import SETTINGS, contents, done, refused, settings, untouched
 
 TINY: dict[str, Any] = dict(SETTINGS)
 RESULTS = Path(__file__).resolve().parents[1] / "results"
@@ -43,6 +44,68 @@ def test_a_run_is_that_of_the_command_line(here: Path) -> None:
     assert run.answer("9+8").content() == answer
     assert run.train(steps=8).record().config.steps == 8
     assert tape_arith.find_runs("api") == [run]
+
+
+@pytest.mark.parametrize("value", [-1, 1.5, "0", True, [1], np.float64(2.5), np.True_], ids=repr)
+def test_a_number_from_python_is_refused_before_anything_is_written(
+    trained: Path, here: Path, value: Any
+) -> None:
+    run, runs = Run(trained / "runs/mini/rope/seed-0"), trained / "runs"
+    calls: dict[str, Callable[..., object]] = {
+        "seed": partial(tape_arith.train, "rope", preset="mini", **TINY),
+        "count": partial(tape_arith.generate, "mini", **TINY),
+        "workers": partial(tape_arith.generate, "mini", **TINY),
+        "slots": partial(tape_arith.run, "rope", preset="mini", **TINY),
+        "max_digits": run.score,
+        "steps": run.train,
+        "problems": partial(tape_arith.study, "errors", [run.path]),
+        "columns": partial(tape_arith.heatmap, runs=runs, preset="mini"),
+    }
+    with untouched(trained), untouched(here):
+        for name, call in calls.items():
+            words = f"^Invalid value for '--{name.replace('_', '-')}': Input should be [a-z0-9 ]+$"
+            with pytest.raises(UsageError, match=words):
+                call(**{name: value})
+        with pytest.raises(UsageError, match="Invalid value for '--seeds': Input should"):
+            tape_arith.run("rope", seeds=[value], preset="mini", **TINY)
+        with pytest.raises(UsageError, match="'num_heads' must be a valid integer"):
+            tape_arith.train("rope", preset="mini", **TINY | {"num_heads": [value]})
+
+
+def test_the_limits_of_numbers_are_those_of_the_command_line(trained: Path, here: Path) -> None:
+    run = trained / "runs/mini/rope/seed-0"
+    calls: dict[tuple[object, ...], Callable[[], object]] = {
+        ("train", "--pe", "rope", "--seed", 2**63): lambda: tape_arith.train("rope", seed=2**63),
+        ("generate", "--count", 0): lambda: tape_arith.generate(count=0),
+        ("score", run, "--max-digits", 0): lambda: Run(run).score(max_digits=0),
+        ("train", run, "--steps", 0): lambda: Run(run).train(0),
+        ("study", "errors", run, "--problems", 0): lambda: tape_arith.study(
+            "errors", [run], problems=0
+        ),
+        ("run", "--pe", "rope", "--slots", 0): lambda: tape_arith.run("rope", slots=0),
+        ("heatmap", "--width", 1): lambda: tape_arith.heatmap(width=1),
+    }
+    for options, call in calls.items():
+        with pytest.raises(UsageError) as raised:
+            call()
+        assert str(raised.value) == refused(*options)
+    with pytest.raises(UsageError, match="'--pe': Input should be a valid string"):
+        tape_arith.train(5)  # type: ignore[arg-type]
+    with pytest.raises(UsageError, match="'--fresh': Input should be a valid boolean"):
+        tape_arith.train("rope", fresh=1)  # type: ignore[arg-type]
+    with pytest.raises(UsageError, match="unknown policy for --on-nonfinite 'go'"):
+        TrainOptions(on_nonfinite="go")  # type: ignore[arg-type]
+
+
+def test_numbers_of_numpy_are_numbers(here: Path) -> None:
+    seed: Any = np.int64(3)
+    int32: Any = np.int32(4)
+    tiny: dict[str, Any] = {
+        key: np.float64(value) if "." in value else np.int64(value) for key, value in TINY.items()
+    }
+    run = tape_arith.train("rope", preset="mini", seed=seed, **tiny)
+    assert run.record().seed == 3 and run.score(max_digits=int32).complete
+    assert json.loads(run.record_file.read_text())["config"]["steps"] == int(TINY["steps"])
 
 
 def test_hooks_on_a_block_of_a_decoder_fire_once_a_forward(trained: Path) -> None:

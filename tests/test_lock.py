@@ -15,9 +15,11 @@ from typing import Any
 import pytest
 
 from tape_arith.arith import files, lock
+from tape_arith.arith.decoders.environment import record_environment
 from tape_arith.arith.errors import Failure
-from tape_arith.arith.runs import run as run_folder
 from tape_arith.arith.runs.run import Run
+from tape_arith.arith.training.begin import extend_run
+from tape_arith.arith.training.init_from import write_first_state
 from tests.helpers.tiny_runs import contents, done, refused, settings
 
 TRAIN_FRESH = ("train", "--pe", "rope", "--fresh", *settings())
@@ -216,21 +218,25 @@ def test_every_writer_of_a_run_checks_the_lock(
     comparison: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     run = Run(comparison / "runs/mini/rope/seed-0")
-    record, before = run.record(), contents(run.path)
-
-    def lost(folder: Path) -> None:
-        raise lock.Busy(f"{folder}: another process took it over")
-
-    monkeypatch.setattr(run_folder, "check_lock", lost)
-    writers: list[Callable[[], None]] = [
+    record, environment = run.record(), run.environment().model_dump(by_alias=True)
+    writers: list[Callable[[], object]] = [
         lambda: run.write_record(record),
         lambda: run.write_timing("train", 1.0),
         lambda: run.add_metrics({}),
         lambda: run.truncate_metrics(0),
         lambda: run.set_grids_aside(4),
         run.delete,
+        run.remove_partial,
+        lambda: record_environment(run, environment),
+        lambda: extend_run(run, 9),
+        lambda: write_first_state(run, record, run),
     ]
-    for write in writers:
-        with pytest.raises(lock.Busy):
-            write()
-    assert contents(run.path) == before
+    (run.path / "weights" / ".x.partial").write_text("of the other process")
+    with lock.lock_folder(run.path):
+        before = contents(run.path)
+        with monkeypatch.context() as patch:
+            patch.setattr(lock, "_is_ours", lambda lease: False)
+            for write in writers:
+                with pytest.raises(lock.Busy, match="another process took it over"):
+                    write()
+        assert contents(run.path) == before

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import pandas as pd
 
+from tape_arith.arith.api.arguments import AtLeastOne, Columns, Seed, Width, checked
 from tape_arith.arith.api.processes import configure
 from tape_arith.arith.compare.across_tasks import across_tasks
 from tape_arith.arith.compare.leaderboard import build_board, sort_panels
@@ -23,13 +24,14 @@ if TYPE_CHECKING:
     from tape_arith.arith.studies.study import Study
 
 
+@checked
 def load_grids(
     runs: str | Path = "runs",
     pe: str | Sequence[str] = ALL,
     *,
     preset: str | None = None,
     split: str = EVALUATION,
-    max_digits: int | None = None,
+    max_digits: AtLeastOne | None = None,
 ) -> pd.DataFrame:
     """Return the cells of every scored run below `runs`, one row per run and cell.
 
@@ -46,18 +48,19 @@ def load_grids(
     return pd.concat([grid.to_frame() for grid in grids], ignore_index=True)
 
 
+@checked
 def heatmap(
     pe: str | Sequence[str] | Sequence[Grid] = ALL,
     *,
     runs: str | Path = "runs",
     preset: str | None = None,
     split: str = EVALUATION,
-    max_digits: int | None = None,
-    seed: int | None = None,
+    max_digits: AtLeastOne | None = None,
+    seed: Seed | None = None,
     sort: bool = False,
     labels: Mapping[str, str] | None = None,
-    width: float | None = None,
-    columns: int | None = None,
+    width: Width | None = None,
+    columns: Columns | None = None,
     caption: bool = True,
 ) -> "Figure":
     """Return the comparison heatmap of encodings or of grids, as a figure that a notebook shows.
@@ -88,13 +91,14 @@ def heatmap(
     return draw_panels(panels, in_order=sort, labels=labels, **looks)
 
 
+@checked
 def leaderboard(
     runs: str | Path = "runs",
     pe: str | Sequence[str] = ALL,
     *,
     preset: str | None = None,
     split: str = EVALUATION,
-    max_digits: int | None = None,
+    max_digits: AtLeastOne | None = None,
     task: str | None = None,
     costs: bool = False,
 ) -> pd.DataFrame:
@@ -109,13 +113,14 @@ def leaderboard(
     return pd.DataFrame(build_board(selection, costs=costs).numbers())
 
 
+@checked
 def tasks(
     names: str | Sequence[str] = ALL,
     pe: str | Sequence[str] = ALL,
     *,
     runs: str | Path = "runs",
     split: str = EVALUATION,
-    max_digits: int | None = None,
+    max_digits: AtLeastOne | None = None,
 ) -> pd.DataFrame:
     """Return one row per encoding and task, with its rank there and its mean rank.
 
@@ -125,6 +130,7 @@ def tasks(
     return pd.DataFrame(across_tasks(selection, _joined(names)).numbers())
 
 
+@checked
 def curves(
     pe: str | Sequence[str] = ALL, *, runs: str | Path = "runs", preset: str | None = None
 ) -> pd.DataFrame:
@@ -134,13 +140,14 @@ def curves(
     return study(select(runs, pe, preset)).rows
 
 
+@checked
 def report(
     pe: str | Sequence[str] = ALL,
     *,
     runs: str | Path = "runs",
     preset: str | None = None,
     split: str = EVALUATION,
-    max_digits: int | None = None,
+    max_digits: AtLeastOne | None = None,
     out: str | Path | None = None,
     costs: bool = False,
 ) -> Path:
@@ -160,11 +167,12 @@ def report(
     return path
 
 
+@checked
 def study(
     kind: str,
     runs: Sequence[str | Path],
     *,
-    problems: int | None = None,
+    problems: AtLeastOne | None = None,
     split: str = EVALUATION,
     **options: Any,
 ) -> "Study":
@@ -191,7 +199,7 @@ def select(
     pe: str | Sequence[object] = ALL,
     preset: str | None = None,
     split: str = EVALUATION,
-    max_digits: int | None = None,
+    max_digits: AtLeastOne | None = None,
     task: str | None = None,
 ) -> Selection:
     """Return the selected runs. Raises UsageError for an unknown preset or split."""

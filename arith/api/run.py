@@ -4,6 +4,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from tape_arith.arith.api.arguments import AtLeastOne, Seed, checked
 from tape_arith.arith.api.processes import configure, first_process
 from tape_arith.arith.data.bucket import EVALUATION, known_split
 from tape_arith.arith.errors import UsageError
@@ -45,9 +46,10 @@ class Run(runs_on_disk.Run):
         frame = pd.DataFrame(self.metrics())
         return frame.drop(columns=["small_grid", "state"], errors="ignore")
 
+    @checked
     def train(
         self,
-        steps: int | None = None,
+        steps: AtLeastOne | None = None,
         *,
         options: TrainOptions = DEFAULTS,
         stopper: Stopper | None = None,
@@ -63,12 +65,13 @@ class Run(runs_on_disk.Run):
             continue_run(self, options, processes=processes, should_stop=stop)
         return self
 
+    @checked
     def score(
         self,
         extrapolation: str | None = None,
         *,
         split: str = EVALUATION,
-        max_digits: int | None = None,
+        max_digits: AtLeastOne | None = None,
         compute: Compute = AUTO,
         fresh: bool = False,
         stopper: Stopper | None = None,
@@ -94,6 +97,7 @@ class Run(runs_on_disk.Run):
         grid.precision = self.precision()
         return grid
 
+    @checked
     def answer(self, problem: str, extrapolation: str | None = None) -> "Answer":
         """Return the run's greedy answer to a problem that is written as in "123+45"."""
         from tape_arith.arith.scoring.answer import answer
@@ -101,6 +105,7 @@ class Run(runs_on_disk.Run):
         configure()
         return answer(self, problem, _parsed(extrapolation))
 
+    @checked
     def decoder(self, extrapolation: str | None = None) -> "Decoder":
         """Return the trained decoder, a torch.nn.Module that is ready to evaluate."""
         from tape_arith.arith.decoders.weights import trained_decoder, trained_record
@@ -110,6 +115,7 @@ class Run(runs_on_disk.Run):
         name = Name(record.name.encoding, _parsed(extrapolation))
         return trained_decoder(self, name, record)
 
+    @checked
     def export(
         self,
         extrapolation: str | None = None,
@@ -125,17 +131,19 @@ class Run(runs_on_disk.Run):
         return export_run(self, extrapolation=_parsed(extrapolation), out=folder, fresh=fresh)
 
 
+@checked
 def find_runs(runs: str | Path = "runs") -> list[Run]:
     """Return the runs below a folder, sorted by path."""
     return [Run(run.path) for run in find.find_runs(Path(runs))]
 
 
+@checked
 def find_run(
     target: str | Path,
     *,
     runs: str | Path = "runs",
     preset: str | None = None,
-    seed: int | None = None,
+    seed: Seed | None = None,
 ) -> tuple[Run, str | None]:
     """Return the run in the folder `target`, or that of the encoding `target`; its extrapolation.
 

@@ -4,6 +4,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from tape_arith.arith.api.arguments import AtLeastOne, Problems, Seed, Workers, checked
 from tape_arith.arith.api.processes import configure, first_process
 from tape_arith.arith.api.run import Run
 from tape_arith.arith.errors import UsageError, unknown
@@ -18,7 +19,7 @@ from tape_arith.arith.runs.options import DEFAULTS, TrainOptions
 from tape_arith.arith.runs.preset import load_preset, preset_of, with_task
 from tape_arith.arith.runs.record import RunRecord
 from tape_arith.arith.runs.request import Request
-from tape_arith.arith.stopping import Stopper, stopping
+from tape_arith.arith.stopping import Stopped, Stopper, stopping
 from tape_arith.arith.terminal import bar, say
 
 if TYPE_CHECKING:
@@ -26,16 +27,18 @@ if TYPE_CHECKING:
     from tape_arith.arith.sweeps.run_sweep import PlannedSweep
 
 
+@checked
 def generate(
     preset: str = "paper-40",
     *,
     task: str | None = None,
-    seed: int = 0,
-    count: int | None = None,
+    seed: Seed = 0,
+    count: Problems | None = None,
     form: str = "tokens",
     out: str | Path | None = None,
-    workers: int = 0,
+    workers: Workers = 0,
     fresh: bool = False,
+    stopper: Stopper | None = None,
     settings: Mapping[str, Any] | None = None,
     **more: Any,
 ) -> Path:
@@ -51,18 +54,27 @@ def generate(
     if form not in ENDINGS:
         raise unknown("format", form, ENDINGS)
     _, config = recipe(preset, task, {**(settings or {}), **more})
-    bucket, number = config.bucket(seed), count or config.num_problems
+    bucket, number = config.bucket(seed), config.num_problems if count is None else count
     folder = config.dataset_folder(DATASETS, seed)
     path = folder.with_name(folder.name + ENDINGS[form]) if out is None else Path(out)
-    if form == "tokens":
-        generate_dataset(path, bucket, number, workers=workers, fresh=fresh)
-        return path
-    with bar(f"generate {path.name}", number) as update:
-        return write_problems(
-            path, bucket, number, form, workers=workers, progress=update, fresh=fresh
-        )
+    with stopping(stopper) as stop:
+        if form == "tokens":
+            generate_dataset(path, bucket, number, workers=workers, fresh=fresh, should_stop=stop)
+            return path
+        with bar(f"generate {path.name}", number) as update:
+
+            def progress(done: int) -> None:
+                update(done)
+                if done < number and stop():
+                    raise Stopped
+
+            write_problems(
+                path, bucket, number, form, workers=workers, progress=progress, fresh=fresh
+            )
+    return path
 
 
+@checked
 def verify(dataset: str | Path) -> str:
     """Check every hash of a dataset; return a summary. Raises Failure if a hash is wrong."""
     from tape_arith.arith.data import dataset as datasets
@@ -71,12 +83,13 @@ def verify(dataset: str | Path) -> str:
     return f"{dataset}: {manifest.count:,} problems, every hash is right ({manifest.sha256[:12]})"
 
 
+@checked
 def train(
     pe: str,
     *,
     preset: str | None = None,
     task: str | None = None,
-    seed: int | None = None,
+    seed: Seed | None = None,
     runs: str | Path = "runs",
     init_from: str | Path | None = None,
     only_positional: bool = False,
@@ -120,15 +133,16 @@ def train(
     return Run(run.path)
 
 
+@checked
 def run(
     pe: str,
     *,
-    seeds: Sequence[int] = (0,),
+    seeds: Sequence[Seed] = (0,),
     preset: str | None = None,
     task: str | None = None,
     runs: str | Path = "runs",
     datasets: str | Path = DATASETS,
-    slots: int | None = None,
+    slots: AtLeastOne | None = None,
     engine: str = "local",
     options: TrainOptions = DEFAULTS,
     stopper: Stopper | None = None,
@@ -154,11 +168,12 @@ def run(
         return run_requests(requests, options, Path(datasets), slots, engine, stop)
 
 
+@checked
 def plan_sweep(
     sweep: str,
     *,
     runs: str | Path = "runs",
-    slots: int | None = None,
+    slots: AtLeastOne | None = None,
     engine: str = "local",
     options: TrainOptions = DEFAULTS,
 ) -> "PlannedSweep":

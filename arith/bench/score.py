@@ -22,7 +22,8 @@ from tape_arith.arith.decoders.weights import final_weights, trained_record
 from tape_arith.arith.errors import Failure, UsageError
 from tape_arith.arith.registry.names import Name
 from tape_arith.arith.runs.find import existing_run
-from tape_arith.arith.scoring.score import probed_threshold, score
+from tape_arith.arith.scoring.score import score
+from tape_arith.arith.scoring.threshold import probed_threshold
 from tape_arith.arith.tasks.families.tokens import EOS, PAD
 from tape_arith.arith.tasks.load import load_task
 from tape_arith.arith.tasks.task import Problems, concatenate, take

@@ -6,8 +6,10 @@ from typing import Annotated
 import typer
 
 from tape_arith.arith.commands import option
+from tape_arith.arith.commands.job_options import stopping_by
 from tape_arith.arith.errors import UsageError
 from tape_arith.arith.runs.preset import parse_settings
+from tape_arith.arith.stopping import Stopper
 
 EXAMPLE = "tape-arith generate --preset mini --workers 2"
 
@@ -45,15 +47,18 @@ def command(
             raise UsageError("--verify DIR only checks a dataset: leave out other options")
         print(api.verify(verify))
         return
-    written = api.generate(
-        preset or "paper-40",
-        task=task,
-        seed=seed or 0,
-        count=count,
-        form=format or "tokens",
-        out=out,
-        workers=workers,
-        fresh=fresh,
-        settings=parse_settings(settings),
-    )
+    stopper = Stopper()
+    with stopping_by(stopper):
+        written = api.generate(
+            preset or "paper-40",
+            task=task,
+            seed=seed or 0,
+            count=count,
+            form=format or "tokens",
+            out=out,
+            workers=workers,
+            fresh=fresh,
+            stopper=stopper,
+            settings=parse_settings(settings),
+        )
     print(written)

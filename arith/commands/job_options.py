@@ -2,6 +2,8 @@
 
 import re
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -11,7 +13,7 @@ from tape_arith.arith.documents import MOST_INTEGER
 from tape_arith.arith.errors import UsageError
 from tape_arith.arith.runs.config import Policy
 from tape_arith.arith.runs.options import Compute, TrainOptions
-from tape_arith.arith.stopping import Stopper, seconds
+from tape_arith.arith.stopping import Stopped, Stopper, seconds
 
 if TYPE_CHECKING:
     from tape_arith.arith.sweeps.run_jobs import Outcome
@@ -73,6 +75,16 @@ def train_options(
 
     compute = Compute(backend, compiled)
     return TrainOptions(data, compute, not no_curves, parse_trackers(track), on_nonfinite)
+
+
+@contextmanager
+def stopping_by(stopper: Stopper) -> Iterator[None]:
+    """Let signals stop the work in this block in good order, and exit if they stopped it early."""
+    with stopper.handling_signals():
+        try:
+            yield
+        except Stopped:
+            leave(stopper)
 
 
 def leave(stopper: Stopper) -> None:

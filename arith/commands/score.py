@@ -3,7 +3,7 @@
 import json
 
 from tape_arith.arith.commands import option
-from tape_arith.arith.commands.job_options import leave, set_up
+from tape_arith.arith.commands.job_options import leave, set_up, stopping_by
 from tape_arith.arith.documents import with_checksum
 from tape_arith.arith.runs.options import Compute
 
@@ -27,7 +27,7 @@ def command(
     from tape_arith.arith.grids.evaluation_set import EvaluationSet
 
     stopper, compute = set_up(time_limit, threads), Compute(backend, compiled)
-    with stopper.handling_signals():
+    with stopping_by(stopper):
         grid = Run(run).score(
             with_ or None,
             split=split,

@@ -9,6 +9,7 @@ from tape_arith.arith.commands import option
 from tape_arith.arith.commands.job_options import (
     leave,
     set_up,
+    stopping_by,
     train_options,
 )
 from tape_arith.arith.errors import UsageError
@@ -36,7 +37,7 @@ def command(
     settings: option.Settings = None,
     task: option.TaskName = None,
     steps: Annotated[
-        int | None, typer.Option(help="With RUN: extend its budget to this number of steps.")
+        int | None, typer.Option(min=1, help="With RUN: extend its budget to this number of steps.")
     ] = None,
     init_from: Annotated[
         Path | None,
@@ -85,7 +86,7 @@ def command(
     from tape_arith.arith.api.run import Run
     from tape_arith.arith.api.runs import train
 
-    with stopper.handling_signals():
+    with stopping_by(stopper):
         if run is not None:
             trained = Run(run).train(steps, options=options, stopper=stopper)
         else:

@@ -4,7 +4,7 @@ n  requested problems      C  cells, the combinations of lengths on all axes of 
 """
 
 import hashlib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import lru_cache
 from math import prod
@@ -160,10 +160,11 @@ class Bucket:
         raw = words(self._key(f"key {draw}"), start, stop - start, 1)[:, 0]
         return (raw >> np.uint64(1)).astype(np.int64)
 
-    def sha256(self, count: int) -> str:
+    def sha256(self, count: int, before_piece: Callable[[], None] = lambda: None) -> str:
         """Hash the first `count` problems, from the hashes of tokens and lengths."""
         tokens, lengths = hashlib.sha256(), hashlib.sha256()
         for piece in self.pieces(0, count):
+            before_piece()
             tokens.update(piece.tokens.data)
             lengths.update(piece.lengths.astype(LENGTH_TYPE).data)
         return hashlib.sha256(tokens.digest() + lengths.digest()).hexdigest()

@@ -18,7 +18,7 @@ from tape_arith.arith.documents import (
     Sha256,
     Text,
     read_document,
-    write_document,
+    write_validated,
 )
 from tape_arith.arith.errors import Failure, UsageError
 from tape_arith.arith.files import sha256
@@ -116,7 +116,7 @@ class Manifest(Identity):
             tokens_sha256=sha256(directory / TOKENS),
             lengths_sha256=sha256(directory / LENGTHS),
         )
-        write_document(directory / FILE, manifest.content(), cls.kind)
+        write_validated(directory / FILE, manifest.content(), cls)
         return manifest
 
     @classmethod

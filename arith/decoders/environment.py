@@ -6,7 +6,8 @@ from typing import Any
 
 import torch
 
-from tape_arith.arith.documents import write_document
+from tape_arith.arith.documents import write_validated
+from tape_arith.arith.lock import check_lock
 from tape_arith.arith.machine import commit, own_version
 from tape_arith.arith.runs.record import Environment
 from tape_arith.arith.runs.run import Run
@@ -65,5 +66,6 @@ def record_environment(run: Run, now: dict[str, Any]) -> None:
         if changed and run.state().weights == "checkpoint":
             changes = ", ".join(f"{key} changed from {last[key]} to {now[key]}" for key in changed)
             say(f"note: not bit for bit an unbroken run: since the last call {changes}")
+    check_lock(run.path)
     content = {**now, "earlier": earlier} if earlier else now
-    write_document(run.environment_file, content, Environment.kind)
+    write_validated(run.environment_file, content, Environment)

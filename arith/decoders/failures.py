@@ -1,30 +1,59 @@
-"""Recognize errors of a device or its compiler, and report them in one line."""
+"""Report errors of a device or its compiler in one line; cut work finer where memory runs out."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from typing import Protocol, TypeVar
 
-import torch
-
-from tape_arith.arith.errors import Failure
+from tape_arith.arith.errors import Failure, is_out_of_memory
+from tape_arith.arith.terminal import say
 from tape_arith.models.compiling import compiling_failed
+from tape_arith.models.hardware import release_memory
 
-# Parts of the messages of failed allocations: by torch's allocator on a CPU, by C++, by the
-# libraries of a GPU, and by a graph compiled for a CPU.
-_OUT_OF_MEMORY = (
-    "can't allocate memory",
-    "not enough memory",
-    "bad_alloc",
-    "out of memory",
-    "ALLOC_FAILED",
-    "aoti_torch_empty_strided",
-)
+Result = TypeVar("Result")
 
 
-def is_out_of_memory(error: BaseException) -> bool:
-    """Tell whether an allocation failed, on any device."""
-    if isinstance(error, torch.OutOfMemoryError | MemoryError):
-        return True
-    return isinstance(error, RuntimeError) and any(text in str(error) for text in _OUT_OF_MEMORY)
+class Cut(Protocol):
+    """What remembers how many times finer than usual groups of problems are cut."""
+
+    finer: int
+
+
+def fitting(
+    attempt: Callable[[], Result],
+    cut: Cut,
+    largest: Callable[[], int],
+    *,
+    work: str,
+    tell: Callable[[str], None] = say,
+) -> Result:
+    """Return `attempt()`; while memory runs out, double `cut.finer` and repeat it.
+
+    largest  tells how many problems are in the largest group that `attempt` would make now
+    work     words for it, as in "step 3"
+
+    Raises Failure if not even one problem at a time fits.
+    """
+    while True:
+        try:
+            return attempt()
+        except (MemoryError, RuntimeError, OSError) as error:
+            if not is_out_of_memory(error):
+                raise
+        # Not inside `except`, where the error keeps the tensors that filled the memory alive.
+        most = largest()
+        release_memory()
+        if most <= 1:
+            raise Failure(
+                f"{work} does not fit in memory, not even one problem at a time: free some, take a "
+                "smaller decoder (num_layers, hidden_size), or a machine with more"
+            )
+        while largest() >= most:  # groups may be far smaller than they could be
+            cut.finer *= 2
+        tell(
+            f"note: out of memory in {work}, with up to {most} problems at a time: batches are cut "
+            f"{cut.finer} times finer from here on (slower, and the same numbers except for "
+            "rounding)"
+        )
 
 
 @contextmanager

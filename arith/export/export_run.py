@@ -19,9 +19,9 @@ from tape_arith.arith.decoders.build import setting_for
 from tape_arith.arith.decoders.weights import trained_decoder, trained_record
 from tape_arith.arith.errors import Failure, UsageError
 from tape_arith.arith.export.citations import bibtex
-from tape_arith.arith.export.folder import exported, render
+from tape_arith.arith.export.folder import exported, is_exported, render
 from tape_arith.arith.export.source_files import source_files
-from tape_arith.arith.files import slug, write_text
+from tape_arith.arith.files import sha256, slug, write_text
 from tape_arith.arith.grids.axes import REGION_WORDS
 from tape_arith.arith.grids.grid import Grid
 from tape_arith.arith.grids.panel import Panel
@@ -50,6 +50,8 @@ def export_run(
 ) -> Path:
     """Write `run`, with `extrapolation` or without; return the folder written.
 
+    A folder that holds the same export is left as it is.
+
     Raises UsageError for a run that is not finished, an encoding or a task that cannot be exported,
     or an `out` that holds something else.
     """
@@ -57,6 +59,7 @@ def export_run(
     answer_width(_two_operands(record.config.task))
     name = Name(record.name.encoding, extrapolation)
     out = out or _default_folder(record.preset, slug(str(name)), f"seed-{record.seed}")
+    grid = run.grid_file(name.extrapolation)
     facts = {
         "format": "transformers",
         "encoding": str(name),
@@ -64,7 +67,13 @@ def export_run(
         "seed": record.seed,
         "config_sha256": record.config.sha256,
         "trained_with": record.version,
+        "exported_with": own_version(),
+        # The card has the grid of the run.
+        "weights_sha256": sha256(run.final),
+        "grid_sha256": sha256(grid) if grid.exists() else None,
     }
+    if not fresh and (out / _WEIGHTS).exists() and is_exported(out, facts):
+        return out
     with exported(out, facts, fresh) as target:
         _write_model(target, run, name, record)
     return out

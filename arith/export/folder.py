@@ -28,6 +28,13 @@ def render(template: str, **values: Any) -> str:
     return _TEMPLATES.get_template(f"{template}.jinja").render(values)
 
 
+def is_exported(out: Path, facts: dict[str, Any]) -> bool:
+    """Tell whether `out` holds the export of these `facts`."""
+    with suppress(Failure):
+        return read_content(out / _MARK, _KIND) == facts
+    return False
+
+
 @contextmanager
 def exported(out: Path, facts: dict[str, Any], fresh: bool) -> Iterator[Path]:
     """Yield an empty folder that replaces `out` when the block ends without an error.

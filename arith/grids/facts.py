@@ -1,5 +1,6 @@
 """The facts of grids: budget and evaluation set, which grids in one figure share; the encoding."""
 
+from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from typing import Annotated, Any, Self
 
@@ -44,8 +45,15 @@ class Evaluation(Strict):
     sha256: Sha256
 
     @classmethod
-    def of(cls, bucket: Bucket, problems_per_cell: int) -> Self:
-        """Describe the first problems of `bucket`, which are generated for their hash."""
+    def of(
+        cls,
+        bucket: Bucket,
+        problems_per_cell: int,
+        sha256: str | None = None,
+        before_piece: Callable[[], None] = lambda: None,
+    ) -> Self:
+        """Describe the first problems of `bucket`, which are generated for their `sha256` if that
+        is not known."""
         return cls(
             task=bucket.task,
             version=bucket.version,
@@ -54,7 +62,7 @@ class Evaluation(Strict):
             max_digits=bucket.max_digits,
             max_operands=bucket.max_operands or None,
             problems_per_cell=problems_per_cell,
-            sha256=bucket.sha256(problems_per_cell * bucket.num_cells),
+            sha256=sha256 or bucket.sha256(problems_per_cell * bucket.num_cells, before_piece),
         )
 
     def as_dict(self) -> dict[str, Any]:

@@ -64,10 +64,14 @@ class Grid:
     blocks_done: int = 0
     """Number of leading blocks of the evaluation set that are counted; scoring resumes after them.
     A block holds one problem of every cell."""
+    chunk_blocks: int = 0
+    """Number of blocks after these whose problems are being counted, the shortest first."""
+    chunk_rows: int = 0
+    """Number of their problems that are counted."""
     exact: Ints
     """int64: problems answered exactly."""
     total: Ints
-    """int64: problems scored; in a saved grid, `blocks_done` in every cell."""
+    """int64: problems scored: `blocks_done` in every cell, and the `chunk_rows`."""
     right_sum: Floats
     """float64: sum over problems of the share of right answer tokens."""
     first_wrong_sum: Ints
@@ -141,6 +145,8 @@ class Grid:
         facts["axes"] = [axis._asdict() for axis in self.axes]
         if not self.settings:
             del facts["settings"]
+        if not self.chunk_rows:
+            del facts["chunk_blocks"], facts["chunk_rows"]
         if self.axes == digit_pairs(self.trained_digits, self.max_digits):
             del facts["axes"]
         return facts | cells
@@ -164,6 +170,11 @@ class Grid:
     def max_digits(self) -> int:
         """Most digits that are scored."""
         return next(axis.tested for axis in self.axes if axis.counts == "digits")
+
+    @property
+    def num_scored(self) -> int:
+        """Number of problems that are counted."""
+        return int(self.total.sum())
 
     @property
     def complete(self) -> bool:
@@ -251,7 +262,7 @@ class Grid:
 
         `num_correct` of `answer_tokens` are right; `first_wrong` is the index of the first wrong
         one, -1 for an exact answer. The order and the size of chunks do not change the sums, not
-        even in the last bit. The caller must raise `blocks_done`.
+        even in the last bit. The caller must raise `blocks_done`, or `chunk_rows`.
         """
         shortest = np.array([axis.shortest for axis in self.axes])
         cells = np.ravel_multi_index(tuple((axis_lengths - shortest).T), self.total.shape)

@@ -60,6 +60,9 @@ class GridDocument(Part):
     evaluation: Evaluation
     scoring: dict[Text, NonNegative | Text]
     blocks_done: Count
+    chunk_blocks: Count = 0
+    chunk_rows: Count = 0
+    """Both are in the file only if blocks after those done are counted in part."""
     exact: _Cells[Count]
     total: _Cells[Count]
     right_share: _Cells[Share | None]
@@ -87,10 +90,13 @@ class GridDocument(Part):
                 raise ValueError(f"'{name}' must be {num_rows} rows of {columns}")
         exact, total = np.array(self.exact), np.array(self.total)
         # A block holds a problem of every cell.
+        begun = self.blocks_done + self.chunk_blocks
         if (
             self.trained_digits > self.evaluation.max_digits
-            or self.blocks_done > self.evaluation.problems_per_cell
-            or (total != self.blocks_done).any()
+            or begun > self.evaluation.problems_per_cell
+            or ((total < self.blocks_done) | (total > begun)).any()
+            or total.sum() != self.blocks_done * total.size + self.chunk_rows
+            or (self.chunk_rows == 0) != (self.chunk_blocks == 0)
             or (exact > total).any()
         ):
             raise ValueError("'exact', 'total' and 'blocks_done' contradict each other")

@@ -2,8 +2,9 @@
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import NamedTuple
+from typing import NamedTuple, get_args
 
+from tape_arith.arith.errors import UsageError, unknown
 from tape_arith.arith.runs.config import Policy
 
 
@@ -51,6 +52,15 @@ class TrainOptions:
     curves: bool = True
     trackers: tuple[str, ...] = ()
     on_nonfinite: Policy | None = None
+
+    def __post_init__(self) -> None:
+        """Raise UsageError for a value that a run could not record."""
+        if self.on_nonfinite not in (None, *get_args(Policy)):
+            raise unknown("policy for --on-nonfinite", str(self.on_nonfinite), get_args(Policy))
+        if isinstance(self.trackers, str):
+            raise UsageError(f"trackers are a tuple of names, as in ('{self.trackers}',)")
+        if self.data is not None:
+            object.__setattr__(self, "data", Path(self.data))
 
 
 DEFAULTS = TrainOptions()

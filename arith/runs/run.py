@@ -23,7 +23,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any, Literal
 
-from tape_arith.arith.documents import read_document, write_document
+from tape_arith.arith.documents import read_document, write_validated
 from tape_arith.arith.errors import Corrupt, Failure
 from tape_arith.arith.files import append_line, slug, write_text
 from tape_arith.arith.grids.evaluation_set import DEFAULT_SET, EvaluationSet
@@ -119,7 +119,7 @@ class Run:
 
     def write_record(self, record: RunRecord) -> None:
         check_lock(self.path)
-        write_document(self.record_file, asdict(record), RunRecord.kind)
+        write_validated(self.record_file, asdict(record), RunRecord)
 
     def environment(self) -> Environment:
         """Read environment.json. Raises Failure if there is none or it is corrupt."""
@@ -134,7 +134,7 @@ class Run:
     def write_timing(self, stage: str, seconds: float) -> None:
         check_lock(self.path)
         stages = self.timings() | {stage: round(seconds, 3)}
-        write_document(self.timings_file, {"seconds": stages}, Timings.kind)
+        write_validated(self.timings_file, {"seconds": stages}, Timings)
 
     def metrics(self) -> list[dict[str, Any]]:
         """Read metrics.jsonl; [] if there is no file. Raises Corrupt for an invalid line."""
@@ -178,6 +178,7 @@ class Run:
 
     def remove_partial(self) -> None:
         """Remove the temporary files that a killed process left; they are never read."""
+        check_lock(self.path)
         for path in self.path.rglob(".*.partial"):
             if not path.is_dir():  # a folder belongs to an export, which removes it
                 path.unlink()

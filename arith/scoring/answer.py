@@ -10,6 +10,7 @@ import numpy as np
 import torch
 
 from tape_arith.arith.decoders.build import user_errors
+from tape_arith.arith.decoders.failures import explain_failures
 from tape_arith.arith.decoders.weights import trained_decoder, trained_record
 from tape_arith.arith.errors import UsageError
 from tape_arith.arith.registry.names import Name, NamePart
@@ -106,7 +107,8 @@ def answer(run: Run, written: str, extrapolation: NamePart | None = None) -> Ans
     def tensor(value: Any) -> torch.Tensor:
         return torch.tensor(value, device=exact.device)
 
-    with torch.no_grad(), user_errors(name.encoding):
+    explained = explain_failures(f"answering by {name}")
+    with explained, user_errors(name.encoding), torch.no_grad():
         (tokens,) = greedy_answers(runner, problem, np.array([_KEY]))
         inputs = [*problem.tokens[:prompt].tolist(), *tokens[:-1]]
         seqs = Sequences(tensor([inputs]), tensor([bound]), tensor([_KEY]), bound=bound)

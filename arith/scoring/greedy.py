@@ -5,13 +5,17 @@ an answer as exact only if every step is. Only decoding tells whether the final 
 although a step is wrong.
 """
 
+from collections.abc import Iterator
+from typing import Any
+
 import numpy as np
 import torch
 from numpy.typing import NDArray
 
 from tape_arith.arith.data.bucket import Bucket
+from tape_arith.arith.decoders.failures import fitting
 from tape_arith.arith.grids.axes import Axes, number_longer
-from tape_arith.arith.scoring.score import TOKENS_A_BATCH
+from tape_arith.arith.scoring.score import tokens_a_group
 from tape_arith.arith.tasks.families.tokens import EOS, PAD
 from tape_arith.arith.tasks.load import load_task
 from tape_arith.arith.tasks.task import Problems, concatenate, take
@@ -27,15 +31,29 @@ def greedy_answers(runner: Runner, problems: Problems, keys: NDArray[np.int64]) 
 
     An answer ends with the end token, or when its problem's `final_length` is reached.
     """
+    answers: list[list[int]] = []
+    while len(answers) < len(keys):
+        answers += _next_answers(runner, problems, keys, len(answers))
+    return answers
+
+
+def _next_answers(
+    runner: Runner, problems: Problems, keys: NDArray[np.int64], start: int
+) -> list[list[int]]:
+    """Return the greedy answers to the problems of one batch from `start` on."""
     runner.decoder.eval()
     exact = runner.on(runner.hardware.in_float32())
-    tokens = TOKENS_A_BATCH[exact.hardware.device]
-    rows_a_batch = max(1, tokens // int(problems.final_lengths.max()))
-    answers: list[list[int]] = []
-    for start in range(0, len(keys), rows_a_batch):
-        rows = np.arange(start, min(start + rows_a_batch, len(keys)))
-        answers += _answers(exact, take(problems, rows), keys[rows])
-    return answers
+
+    def rows() -> NDArray[np.int64]:
+        count = max(1, tokens_a_group(runner) // int(problems.final_lengths.max()))
+        return np.arange(start, min(start + count, len(keys)))
+
+    return fitting(
+        lambda: _answers(exact, take(problems, rows()), keys[rows()]),
+        runner,
+        lambda: len(rows()),
+        work="decoding",
+    )
 
 
 def _answers(runner: Runner, problems: Problems, keys: NDArray[np.int64]) -> list[list[int]]:
@@ -71,28 +89,32 @@ def _answers(runner: Runner, problems: Problems, keys: NDArray[np.int64]) -> lis
     ]
 
 
-def final_answer_shares(runner: Runner, bucket: Bucket, axes: Axes, count: int) -> dict[str, float]:
-    """Return, for each region, the share of right final answers, and the number decoded.
+def add_final_answers(
+    facts: dict[str, Any], runner: Runner, bucket: Bucket, axes: Axes, count: int
+) -> Iterator[None]:
+    """Set, for each region, the share of right final answers and how many are decoded, batch by
+    batch; what `facts` have of an earlier call is kept.
 
     Decodes the first FINAL_ANSWERS of each region among the first `count` problems of `bucket`.
     A region without problems is left out.
     """
     task = load_task(bucket.task)
     outside = number_longer(axes, bucket.axis_lengths(0, count)) > 0
-    shares: dict[str, float] = {}
     for region, members in (("in", ~outside), ("out_of", outside)):
+        share = f"final_answers_{region}_distribution"
         indices = np.flatnonzero(members)[:FINAL_ANSWERS].tolist()
         if not indices:
             continue
         problems = concatenate([bucket.problems(index, index + 1) for index in indices])
         keys = np.concatenate([bucket.keys(index, index + 1) for index in indices])
-        decoded = greedy_answers(runner, problems, keys)
         firsts = problems.starts + problems.prompt_lengths
         ends = problems.starts + problems.lengths
-        right = [
-            task.final_answer(answer) == task.final_answer(problems.tokens[first:end].tolist())
-            for answer, first, end in zip(decoded, firsts, ends, strict=True)
-        ]
-        shares[f"final_answers_{region}_distribution"] = float(np.mean(right))
-        shares[f"final_answers_{region}_distribution_of"] = float(len(right))
-    return shares
+        done = int(facts.get(f"{share}_of", 0))
+        right = round(facts.get(share, 0.0) * done)
+        while done < len(indices):
+            for answer in _next_answers(runner, problems, keys, done):
+                expected = problems.tokens[firsts[done] : ends[done]].tolist()
+                right += task.final_answer(answer) == task.final_answer(expected)
+                done += 1
+            facts |= {share: right / done, f"{share}_of": float(done)}
+            yield

@@ -7,18 +7,21 @@ one forward pass scores a problem, without a generation loop or a KV cache.
 Legend: n rows, T tokens, V vocabulary, m scored tokens of all rows.
 """
 
-from collections.abc import Callable, Iterable, Mapping
+import math
+import time
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any, TypeVar
+from itertools import islice
+from typing import Any, Self, TypeVar
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from tape_arith.arith.data.bucket import Bucket
 from tape_arith.arith.data.rows import Rows, groups_of_tokens
-from tape_arith.arith.grids.grid import Grid
+from tape_arith.arith.decoders.failures import fitting
+from tape_arith.arith.stopping import Stopped, is_urgent
 from tape_arith.arith.tasks.families.tokens import PAD
 from tape_arith.arith.tasks.task import Problems
 from tape_arith.models.runner import Runner
@@ -26,13 +29,16 @@ from tape_arith.models.sequences import Sequences
 
 # Tokens per forward: enough to fill the device, few enough to stay in its caches or memory.
 TOKENS_A_BATCH = {"cpu": 8_192, "cuda": 131_072}
+# Parameters of the largest decoder for which a CPU gets so many tokens, for a second
+# or two; a larger one gets fewer, so that scoring stops soon when it is asked to.
+_PARAMETERS = {"cpu": 8_000_000}
+# Seconds of a round of groups, after which scoring may stop.
+_ROUND = 1.0
 # The number of scored tokens is padded to a multiple of this: oneDNN compiles a kernel for each new
 # shape, which takes about a millisecond.
 ANSWERS = 64
-# Problems scored between two saves of a grid.
+# Problems that are grouped together by their lengths.
 ROWS_A_CHUNK = 16_384
-# Problems on which the error of low precision is measured.
-_PROBE_ROWS = 1_000
 
 Result = TypeVar("Result")
 
@@ -54,6 +60,18 @@ class Outcome:
     first_wrong: NDArray[np.int64]
     margin: NDArray[np.float64]
     predicted: NDArray[np.int64]
+
+    @classmethod
+    def empty(cls, problems: Problems) -> Self:
+        """Return an outcome of `problems` whose entries are still to be set."""
+        first_wrong, num_correct, predicted = np.zeros((3, len(problems.lengths)), np.int64)
+        return cls(
+            num_correct=num_correct,
+            answer_tokens=problems.lengths - problems.prompt_lengths,
+            first_wrong=first_wrong,
+            margin=np.zeros(len(problems.lengths), np.float64),
+            predicted=predicted,
+        )
 
     @property
     def exact(self) -> NDArray[np.bool_]:
@@ -90,17 +108,39 @@ def answer_logits(runner: Runner, rows: Rows) -> Tensor:
 
 
 def score(
-    runner: Runner, problems: Problems, keys: NDArray[np.int64], threshold: float = 0.0
+    runner: Runner,
+    problems: Problems,
+    keys: NDArray[np.int64],
+    threshold: float = 0.0,
+    should_stop: Callable[[], bool] = lambda: False,
 ) -> Outcome:
-    """Score `problems`; those with a |margin| below `threshold` are scored again in float32."""
-    n = len(problems.lengths)
-    outcome = Outcome(
-        num_correct=np.zeros(n, np.int64),
-        answer_tokens=problems.lengths - problems.prompt_lengths,
-        first_wrong=np.zeros(n, np.int64),
-        margin=np.zeros(n, np.float64),
-        predicted=np.zeros(n, np.int64),
-    )
+    """Score `problems`; those with a |margin| below `threshold` are scored again in float32.
+
+    Raises Stopped if `should_stop` is true before all are scored.
+    """
+    outcome = Outcome.empty(problems)
+    for done in score_rounds(runner, problems, keys, threshold, outcome, should_stop=should_stop):
+        if done < len(keys) and should_stop():
+            raise Stopped
+    return outcome
+
+
+def score_rounds(
+    runner: Runner,
+    problems: Problems,
+    keys: NDArray[np.int64],
+    threshold: float,
+    outcome: Outcome,
+    done: int = 0,
+    should_stop: Callable[[], bool] = lambda: False,
+) -> Iterator[int]:
+    """Set `outcome` round by round, the shortest problems first, but not that of the first `done`.
+
+    Yields how many are done. What a problem gets depends neither on the rounds nor on `done`, if
+    that is a number which an earlier call yielded. Raises Stopped within a round if `should_stop`
+    is urgent.
+    """
+    exact = runner.on(runner.hardware.in_float32())
 
     def write(rows: Rows, logits: Tensor) -> None:
         targets = to_device(rows.targets[rows.is_answer], logits.device.type)
@@ -127,99 +167,88 @@ def score(
         outcome.predicted[rows.source_index] = np.where(errors > 0, first_predicted, -1)
         outcome.margin[rows.source_index] = np.minimum.reduceat(margins.cpu().numpy(), span)
 
-    def score_by(runner: Runner, indices: NDArray[np.int64]) -> None:
-        tokens = TOKENS_A_BATCH[runner.hardware.device]
-        groups = groups_of_tokens(problems, keys, tokens, indices, packed=runner.packs)
-        _map_logits(runner, groups, write)
+    def score_groups(groups: Sequence[Rows]) -> None:
+        map_logits(runner, groups, write, should_stop)
+        if runner.hardware.dtype == torch.float32:
+            return
+        # Each group's own, so that it does not matter which groups are in a round.
+        again: list[Rows] = []
+        for rows in groups:
+            close = rows.source_index[np.abs(outcome.margin[rows.source_index]) < threshold]
+            size = tokens_a_group(runner)
+            again += groups_of_tokens(problems, keys, size, close, packed=exact.packs)
+        map_logits(exact, again, write, should_stop)
 
-    score_by(runner, np.arange(n))
-    close = np.flatnonzero(np.abs(outcome.margin) < threshold)
-    if len(close) and runner.hardware.dtype != torch.float32:
-        score_by(runner.on(runner.hardware.in_float32()), close)
-    return outcome
-
-
-def low_precision_threshold(runner: Runner, problems: Problems, keys: NDArray[np.int64]) -> float:
-    """Return twice the largest difference between logits in low precision and in float32.
-
-    Rounding cannot change the sign of a larger margin. 0 if `runner` computes in float32.
-    """
-    if runner.hardware.dtype == torch.float32:
-        return 0.0
-    # Both precisions get the same padded groups, even if a backend would pack.
-    groups = list(groups_of_tokens(problems, keys, TOKENS_A_BATCH[runner.hardware.device]))
-    low, high = (
-        _map_logits(each, groups, lambda rows, logits: logits)
-        for each in (runner, runner.on(runner.hardware.in_float32()))
-    )
-    differences = [(a - b).abs() for a, b in zip(low, high, strict=True)]
-    return 2 * max(float(d.where(d.isfinite(), 0.0).max()) for d in differences)
+    yield from rounds(runner, problems, keys, score_groups, done, packed=runner.packs)
 
 
-def probed_threshold(runner: Runner, bucket: Bucket, count: int) -> float:
-    """Return the threshold for the first `count` problems of `bucket`, from the first 1,000."""
-    probe = min(_PROBE_ROWS, count)
-    problems, keys = bucket.problems(0, probe), bucket.keys(0, probe)
-    return low_precision_threshold(runner, problems, keys)
+def by_length(problems: Problems) -> NDArray[np.int64]:
+    """Return the order in which problems are scored: the shortest first."""
+    return np.argsort(problems.lengths, kind="stable")
 
 
-def score_grid(
+def tokens_a_group(runner: Runner) -> int:
+    """Return the most tokens of a group, padding included."""
+    device = runner.hardware.device
+    larger = runner.decoder.num_parameters() / _PARAMETERS.get(device, math.inf)
+    return max(1, int(TOKENS_A_BATCH[device] / max(1.0, larger)) // runner.finer)
+
+
+def rounds(
     runner: Runner,
-    bucket: Bucket,
-    grid: Grid,
-    save: Callable[[Grid], None],
-    progress: Callable[[int], None] = lambda rows: None,
-    should_stop: Callable[[], bool] = lambda: False,
-    facts: Mapping[str, str | float] | None = None,
-) -> Grid:
-    """Fill `grid` from its first missing block on; a block holds one problem of every cell.
+    problems: Problems,
+    keys: NDArray[np.int64],
+    work: Callable[[Sequence[Rows]], object],
+    done: int,
+    *,
+    packed: bool = False,
+) -> Iterator[int]:
+    """Give `work` the groups of one round after the other; yield how many problems are done.
 
-    `save` is called after every chunk of blocks, `should_stop` before each. `facts` describe the
-    scoring in addition to its precision; a grid that is scored in several calls stores all values.
+    The first round has a group for each thread, later ones as many as take about a second.
     """
-    runner.decoder.eval()
-    count, pairs = grid.evaluation.problems_per_cell, bucket.num_cells
-    threshold = probed_threshold(runner, bucket, count * pairs)
-    now = {"dtype": runner.hardware.dtype_name, "threshold": threshold, **(facts or {})}
-    grid.scoring = _joined_facts(grid.scoring, now) if grid.blocks_done else now
-    blocks_a_chunk = max(1, ROWS_A_CHUNK // pairs)
-    while grid.blocks_done < count and not should_stop():
-        last = min(grid.blocks_done + blocks_a_chunk, count)
-        start, stop = grid.blocks_done * pairs, last * pairs
-        problems = bucket.problems(start, stop)
-        scores = score(runner, problems, bucket.keys(start, stop), threshold)
-        grid.add(
-            problems.axis_lengths, scores.num_correct, scores.answer_tokens, scores.first_wrong
+    order, count = by_length(problems), runner.hardware.threads
+
+    def groups() -> list[Rows]:
+        size = tokens_a_group(runner)
+        return list(
+            islice(groups_of_tokens(problems, keys, size, order[done:], packed=packed), count)
         )
-        grid.blocks_done = last
-        save(grid)
-        progress(stop - start)
-    return grid
+
+    def attempt() -> int:
+        now = groups()
+        work(now)
+        return sum(len(rows.source_index) for rows in now)
+
+    def largest() -> int:
+        return max(len(rows.source_index) for rows in groups())
+
+    while done < len(order):
+        began = time.perf_counter()
+        done += fitting(attempt, runner, largest, work="scoring")
+        yield done
+        seconds = time.perf_counter() - began
+        if seconds < _ROUND / 2:
+            count *= 2
+        elif seconds > 2 * _ROUND:
+            count = max(runner.hardware.threads, count // 2)
 
 
-def _joined_facts(earlier: Mapping[str, Any], now: Mapping[str, Any]) -> dict[str, Any]:
-    """Return how a grid was scored in several calls: the larger threshold, all other values.
-
-    >>> earlier = {"dtype": "bfloat16", "threshold": 0.1, "commit": "one, another"}
-    >>> _joined_facts(earlier, {"dtype": "float32", "threshold": 0.0})
-    {'dtype': 'bfloat16, float32', 'threshold': 0.1, 'commit': 'one, another'}
-    """
-    joined = {**now, **earlier}
-    for key in earlier.keys() & now.keys():
-        if key == "threshold":
-            joined[key] = max(earlier[key], now[key])
-        elif isinstance(now[key], str):
-            joined[key] = ", ".join(dict.fromkeys([*earlier[key].split(", "), now[key]]))
-    return joined
-
-
-def _map_logits(
-    runner: Runner, groups: Iterable[Rows], function: Callable[[Rows, Tensor], Result]
+def map_logits(
+    runner: Runner,
+    groups: Iterable[Rows],
+    function: Callable[[Rows, Tensor], Result],
+    should_stop: Callable[[], bool],
 ) -> list[Result]:
-    """Return `function(group, logits of its scored tokens)` for each group, without gradients."""
+    """Return `function(group, logits of its scored tokens)` for each group, without gradients.
+
+    Raises Stopped before a group if `should_stop` is urgent.
+    """
 
     @torch.no_grad()  # a thread has this setting for itself
     def apply(rows: Rows) -> Result:
+        if is_urgent(should_stop):
+            raise Stopped
         return function(rows, answer_logits(runner, rows))
 
     return list(runner.map(apply, groups))

@@ -1,9 +1,10 @@
 """Score a run; each call continues where the last one stopped."""
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 from pathlib import Path
+from typing import Any
 
 from tape_arith.arith.data.bucket import Bucket, check_covers
 from tape_arith.arith.decoders.build import user_errors
@@ -18,13 +19,15 @@ from tape_arith.arith.grids.facts import Evaluation
 from tape_arith.arith.grids.grid import Grid
 from tape_arith.arith.lock import NAME as LOCK
 from tape_arith.arith.lock import check_lock, lock_folder
+from tape_arith.arith.machine import own_version
 from tape_arith.arith.registry.names import Name, NamePart
 from tape_arith.arith.runs.command_lines import why_no_weights
 from tape_arith.arith.runs.options import AUTO, Compute
 from tape_arith.arith.runs.record import RunRecord, check_can_continue
 from tape_arith.arith.runs.run import Run
-from tape_arith.arith.scoring.greedy import FINAL_ANSWERS, final_answer_shares
-from tape_arith.arith.scoring.score import score_grid
+from tape_arith.arith.scoring.greedy import FINAL_ANSWERS, add_final_answers
+from tape_arith.arith.scoring.score_grid import begin_scoring, score_grid, scoring_now
+from tape_arith.arith.stopping import Stopped, is_urgent
 from tape_arith.arith.tasks.load import load_task
 from tape_arith.arith.terminal import bar, say
 from tape_arith.models.hardware import detect
@@ -44,7 +47,7 @@ def score_run(
 
     A complete grid is returned even if the weights are missing, as in a committed run. Raises
     UsageError if training is not finished or used another version of the task, or if the task does
-    not have the split.
+    not have the split; Stopped if a signal asks to stop before there is anything to save.
     """
     record = run.record()
     check_can_continue(run.path, record)
@@ -53,7 +56,20 @@ def score_run(
     digits = evaluation_set.max_digits or config.tested_digits
     file = run.grid_file(extrapolation, evaluation_set)
     bucket = config.evaluation_bucket(evaluation_set.split, digits)
-    empty = empty_grid(record, bucket, config.problems_per_cell, extrapolation)
+
+    def before_piece() -> None:
+        if is_urgent(should_stop):
+            raise Stopped
+
+    earlier = None if fresh or not file.exists() else Grid.load(file)
+    empty = empty_grid(
+        record,
+        bucket,
+        config.problems_per_cell,
+        extrapolation,
+        sha256=None if earlier is None else _sha256_of(earlier),
+        before_piece=before_piece,
+    )
     grid = _begun(file, empty, fresh)
     if grid.complete:
         if (run.path / LOCK).exists():  # remove it if its holder was killed
@@ -65,12 +81,14 @@ def score_run(
     name = Name(record.name.encoding, extrapolation)
     runner = Runner(trained_decoder(run, name, record), detect(*compute))
     num_problems = config.problems_per_cell * bucket.num_cells
-    done = grid.blocks_done * bucket.num_cells
     began = time.perf_counter()
     title = f"score {name} seed {record.seed}{evaluation_set}"
-    with lock_folder(run.path, f"score {file.name}"), bar(title, num_problems, done) as update:
+    with (
+        lock_folder(run.path, f"score {file.name}"),
+        bar(title, num_problems, grid.num_scored) as update,
+    ):
         grid = _begun(file, empty, fresh)  # another process may have scored until now
-        done = grid.blocks_done * bucket.num_cells
+        done = grid.num_scored
 
         def progress(count: int) -> None:
             nonlocal done
@@ -82,31 +100,42 @@ def score_run(
             grid.save(file)
 
         stage = file.stem.replace("grid", "score", 1)
-        earlier = run.timings().get(stage, 0.0) if grid is not empty else 0.0
+        # Read before anything is written, so that a corrupt file costs no work.
+        seconds = run.timings().get(stage, 0.0) if grid is not empty else 0.0
         with explain_failures(f"scoring {name}"), user_errors(name.encoding):
-            facts: dict[str, str | float] = {**scoring_facts(runner.hardware)}
-            if load_task(config.task).step_symbols and not grid.blocks_done:
+            now = scoring_now(runner, scoring_facts(runner.hardware))
+            begin_scoring(grid, now)
+            preparing: Iterator[None] = iter(())
+            if load_task(config.task).step_symbols and not grid.num_scored:
                 # No progress is shown meanwhile.
                 count = min(2 * FINAL_ANSWERS, num_problems)
                 say(f"{title}: first, up to {count} final answers are decoded token by token")
-                facts |= final_answer_shares(runner, bucket, grid.axes, num_problems)
-            grid = score_grid(
-                runner,
-                bucket,
-                grid,
-                save=save,
-                progress=progress,
-                should_stop=should_stop,
-                facts=facts,
-            )
-        run.write_timing(stage, earlier + time.perf_counter() - began)
+                preparing = add_final_answers(grid.scoring, runner, bucket, grid.axes, num_problems)
+            if any(should_stop() for _ in preparing):
+                save(grid)
+            else:
+                score_grid(runner, bucket, grid, save, progress, should_stop, now)
+        run.write_timing(stage, seconds + time.perf_counter() - began)
     return grid
 
 
+def _sha256_of(grid: Grid) -> str | None:
+    """Return the hash of a grid's problems, if this version has made the same ones for it."""
+    versions = str(grid.scoring.get("tape-arith", "")).split(", ")
+    return grid.evaluation.sha256 if own_version() in versions else None
+
+
 def empty_grid(
-    record: RunRecord, bucket: Bucket, problems_per_cell: int, extrapolation: NamePart | None = None
+    record: RunRecord,
+    bucket: Bucket,
+    problems_per_cell: int,
+    extrapolation: NamePart | None = None,
+    **hashing: Any,
 ) -> Grid:
-    """Return the grid of a run on the first problems of `bucket`, before any is scored."""
+    """Return the grid of a run on the first problems of `bucket`, before any is scored.
+
+    hashing  arguments of `Evaluation.of` about the hash of these problems
+    """
     # The size is checked before the problems are generated for their hash.
     check_covers(bucket.max_digits, record.config.trained_digits)
     bucket.check_count(problems_per_cell)
@@ -117,7 +146,7 @@ def empty_grid(
         seed=record.seed,
         axes=scored_axes(record.config.bucket(0), bucket),
         budget=record.budget,
-        evaluation=Evaluation.of(bucket, problems_per_cell),
+        evaluation=Evaluation.of(bucket, problems_per_cell, **hashing),
         settings=record.settings,
     )
 

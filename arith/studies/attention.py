@@ -23,6 +23,7 @@ import torch
 from matplotlib.figure import Figure
 from torch import Tensor
 
+from tape_arith.arith.data.rows import Rows
 from tape_arith.arith.errors import UsageError
 from tape_arith.arith.figures.style import styled
 from tape_arith.arith.grids.axes import REGION_WORDS, Ints
@@ -119,26 +120,36 @@ def patterns(
     place = torch.zeros(*shape, dtype=torch.float64)
     queries, uniform = np.zeros(longest), np.zeros(longest)
     chance = positions = 0.0
-    for rows in sample.batches(decoder):
-        count, tokens = rows.inputs.shape
+
+    def pairs(rows: Rows) -> tuple[Ints, Ints, Ints]:
+        operands = sample.problems.axis_lengths[rows.source_index]
+        return _equal_places(operands, rows.prompt_lengths, rows.answer_tokens - 1)
+
+    def sums(rows: Rows) -> list[tuple[Tensor, Tensor | None]]:
+        """Return the sums of each layer's weights by distance, and of those on equal places."""
         layers, _ = watched(decoder, sequences(rows, device))
-        for layer, weights in enumerate(layers):
-            back[layer, :, :tokens] += _by_distance(weights).cpu()
+        by_distance = [_by_distance(weights).cpu() for weights in layers]
+        if not has_places:
+            return [(each, None) for each in by_distance]
+        row, query, key = (torch.from_numpy(index).to(device) for index in pairs(rows))
+        on_places = [w[row, :, query, key].sum(0, dtype=torch.float64).cpu() for w in layers]
+        return list(zip(by_distance, on_places, strict=True))
+
+    for rows, layers in sample.batches(decoder, sums):
+        count, tokens = rows.inputs.shape
+        for layer, (by_distance, on_places) in enumerate(layers):
+            back[layer, :, :tokens] += by_distance
+            if on_places is not None:
+                place[layer] += on_places
         index = np.arange(tokens)
         queries[:tokens] += count * (tokens - index)
         # A uniform query at index t puts 1 / (t + 1) on each key: for each distance, sum this over
         # the queries that have a key there.
         uniform[:tokens] += count * np.cumsum(1 / (index[::-1] + 1))[::-1]
-        if not has_places:
-            continue
-        operands = sample.problems.axis_lengths[rows.source_index]
-        row, query, key = _equal_places(operands, rows.prompt_lengths, rows.answer_tokens - 1)
-        pairs = tuple(torch.from_numpy(index).to(device) for index in (row, query, key))
-        for layer, weights in enumerate(layers):
-            on_places = weights[pairs[0], :, pairs[1], pairs[2]]
-            place[layer] += on_places.sum(0, dtype=torch.float64).cpu()
-        chance += float((1 / (query + 1)).sum())
-        positions += len(np.unique(row * tokens + query))
+        if has_places:
+            row, query, _ = pairs(rows)
+            chance += float((1 / (query + 1)).sum())
+            positions += len(np.unique(row * tokens + query))
     back /= torch.from_numpy(queries)
     distances = _rows(back.mean(1).numpy(), "layer", "distance")
     distances["uniform"] = np.tile(uniform / queries, config.applied_layers)
@@ -192,8 +203,12 @@ def maps(decoder: Decoder, problem: Problems, device: str) -> Floats:
 
     Its key for random choices is 0.
     """
-    rows = next(Sample(problem, np.zeros(1, np.int64)).batches(decoder))
-    layers, _ = watched(decoder, sequences(rows, device))
+    sample = Sample(problem, np.zeros(1, np.int64))
+
+    def all_weights(rows: Rows) -> list[Tensor]:
+        return watched(decoder, sequences(rows, device))[0]
+
+    ((_, layers),) = sample.batches(decoder, all_weights)
     return torch.cat(layers).to(torch.float64).cpu().numpy()
 
 

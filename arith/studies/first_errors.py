@@ -12,7 +12,8 @@ import pandas as pd
 
 from tape_arith.arith.data.bucket import Bucket
 from tape_arith.arith.grids.axes import Axes, Bools, Ints, number_longer
-from tape_arith.arith.scoring.score import ROWS_A_CHUNK, Outcome, probed_threshold, score
+from tape_arith.arith.scoring.score import ROWS_A_CHUNK, Outcome, score
+from tape_arith.arith.scoring.threshold import probed_threshold
 from tape_arith.arith.studies.study import INSIDE, OUTSIDE, example_answer
 from tape_arith.arith.tasks.families.tokens import DIGIT_ZERO, EOS
 from tape_arith.arith.tasks.load import load_task

@@ -7,7 +7,7 @@ Legend: B batch, T tokens, H heads, N layers.
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 import pandas as pd
@@ -17,6 +17,7 @@ from torch import Tensor
 from tape_arith.arith.compare.lengths import trained_and_tested
 from tape_arith.arith.data.bucket import EVALUATION, Bucket
 from tape_arith.arith.data.rows import Rows, pad
+from tape_arith.arith.decoders.failures import fitting
 from tape_arith.arith.decoders.weights import trained_decoder, trained_record
 from tape_arith.arith.errors import Failure, UsageError
 from tape_arith.arith.grids.axes import Ints, Region, number_longer, scored_axes
@@ -31,9 +32,15 @@ from tape_arith.models.hardware import detect
 from tape_arith.models.runner import Runner
 from tape_arith.models.sequences import Sequences
 
+Result = TypeVar("Result")
 NUMBERS_A_BATCH = 20_000_000
 """Maximum attention weights in a batch, over all layers; two sets of these take 320 MB in
 float64."""
+
+
+@dataclass
+class _Cut:
+    finer: int = 1
 
 
 class Sample(NamedTuple):
@@ -42,15 +49,31 @@ class Sample(NamedTuple):
     problems: Problems
     keys: Ints
 
-    def batches(self, decoder: Decoder) -> Iterator[Rows]:
-        """Yield batches of one length each, so that nothing is padded, small enough to keep the
-        attention weights of all layers in memory."""
-        maps = decoder.config.applied_layers * decoder.config.num_heads
-        for length in np.unique(self.problems.lengths):
-            same = np.flatnonzero(self.problems.lengths == length)
-            size = max(1, NUMBERS_A_BATCH // (maps * int(length) ** 2))
-            for start in range(0, len(same), size):
-                yield pad(self.problems, self.keys, same[start : start + size])
+    def batches(
+        self, decoder: Decoder, function: Callable[[Rows], Result]
+    ) -> Iterator[tuple[Rows, Result]]:
+        """Yield batches with `function(batch)`. A batch has one length, so that nothing is padded,
+        and is small enough to keep the attention weights of all layers in memory."""
+        maps, cut = decoder.config.applied_layers * decoder.config.num_heads, _Cut()
+        left, length = np.zeros(0, np.int64), 1
+
+        def batch() -> Rows:
+            size = max(1, NUMBERS_A_BATCH // (cut.finer * maps * length**2))
+            return pad(self.problems, self.keys, left[:size])
+
+        def attempt() -> tuple[Rows, Result]:
+            rows = batch()
+            return rows, function(rows)
+
+        def largest() -> int:
+            return len(batch().source_index)
+
+        for length in np.unique(self.problems.lengths).tolist():
+            left = np.flatnonzero(self.problems.lengths == length)
+            while len(left):
+                rows, result = fitting(attempt, cut, largest, work="the study")
+                yield rows, result
+                left = left[len(rows.source_index) :]
 
 
 @dataclass(frozen=True)

@@ -24,6 +24,7 @@ from matplotlib.patches import Patch
 from matplotlib.ticker import MaxNLocator
 from torch import Tensor
 
+from tape_arith.arith.data.rows import Rows
 from tape_arith.arith.errors import UsageError
 from tape_arith.arith.figures.style import GREY, LETTERS, finish, page, series_styles, styled
 from tape_arith.arith.scoring.score import sequences
@@ -111,10 +112,10 @@ def _deviations(
     decoder: Decoder, sample: Sample, device: str, start: int, leading: int
 ) -> dict[str, Tensor]:
     """Return D of each layer, float64 [N], by measure."""
-    # For each measure and layer, the sums of |x - x'| and |x|.
-    sums: dict[str, Tensor] = {}
     original = slice(leading, None)
-    for rows in sample.batches(decoder):
+
+    def sums(rows: Rows) -> dict[str, Tensor]:
+        """Return, for each measure and layer, the sums of |x - x'| and |x|: float64 [N, 2]."""
         seqs = sequences(rows, device)
         bos = seqs.tokens.new_full((len(seqs.tokens), leading), BOS)
         # The bound on the length grows with the tokens: random positions may depend on it.
@@ -126,6 +127,7 @@ def _deviations(
             bound=seqs.bound and seqs.bound + leading,  # 0: unknown
             offset=start,
         )
+        found: dict[str, Tensor] = {}
         layers = zip(*watched(decoder, seqs), *watched(decoder, shifted), strict=True)
         for layer, (weights, products, all_weights, moved) in enumerate(layers):
             changed = all_weights[..., original, original]
@@ -141,8 +143,14 @@ def _deviations(
             for measure, (x, y) in pairs.items():
                 zeros = torch.zeros(decoder.config.applied_layers, 2, dtype=torch.float64)
                 both = [z.abs().tril().sum(dtype=torch.float64) for z in (x - y, x)]
-                sums.setdefault(measure, zeros)[layer] += torch.stack(both).cpu()
-    return {measure: total[:, 0] / total[:, 1] for measure, total in sums.items()}
+                found.setdefault(measure, zeros)[layer] += torch.stack(both).cpu()
+        return found
+
+    totals: dict[str, Tensor] = {}
+    for _, found in sample.batches(decoder, sums):
+        for measure, part in found.items():
+            totals[measure] = totals.get(measure, torch.zeros_like(part)) + part
+    return {measure: total[:, 0] / total[:, 1] for measure, total in totals.items()}
 
 
 # ---- table and figure --------------------------------------------------------------------------

@@ -9,6 +9,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Any, ClassVar, NamedTuple
 
@@ -27,7 +28,7 @@ from tape_arith.arith.runs.options import TrainOptions
 from tape_arith.arith.runs.preset import changed_settings
 from tape_arith.arith.runs.request import Request
 from tape_arith.arith.runs.run import RunState
-from tape_arith.arith.stopping import Stopped, Stopper
+from tape_arith.arith.stopping import Stopped, Stopper, is_urgent
 
 
 @dataclass(frozen=True)
@@ -123,7 +124,10 @@ class GenerateJob(Job):
 
     def perform(self, stopper: Stopper) -> bool:
         try:
-            generate_dataset(self._dataset, *self._problems, should_stop=stopper)
+            # A time limit waits, because nothing of it would be kept.
+            generate_dataset(
+                self._dataset, *self._problems, should_stop=partial(is_urgent, stopper)
+            )
         except Stopped:
             return False
         return True
@@ -221,13 +225,17 @@ class ScoreJob(Job):
     def perform(self, stopper: Stopper) -> bool:
         from tape_arith.arith.scoring.session import score_run
 
-        return score_run(
-            self.request.run,
-            self.request.name.extrapolation,
-            evaluation_set=self.evaluation_set,
-            compute=self.options.compute.for_scoring,
-            should_stop=stopper,
-        ).complete
+        try:
+            grid = score_run(
+                self.request.run,
+                self.request.name.extrapolation,
+                evaluation_set=self.evaluation_set,
+                compute=self.options.compute.for_scoring,
+                should_stop=stopper,
+            )
+        except Stopped:
+            return False
+        return grid.complete
 
 
 def training_progress(state: RunState) -> Progress:

@@ -16,7 +16,7 @@ from tape_arith.arith.compare.sweep_table import FORMATS, SweptRow, in_order
 from tape_arith.arith.data.bucket import EVALUATION
 from tape_arith.arith.data.dataset import FILE
 from tape_arith.arith.decoders.build import check_trainable
-from tape_arith.arith.errors import UsageError
+from tape_arith.arith.errors import EXIT_USAGE, Failure, UsageError
 from tape_arith.arith.figures import heatmap, style
 from tape_arith.arith.figures.ablations import compose as compose_ablations
 from tape_arith.arith.files import slug, write_text
@@ -34,11 +34,12 @@ from tape_arith.arith.sweeps.engines import Engine, remote_engine
 from tape_arith.arith.sweeps.engines.local import local_engine
 from tape_arith.arith.sweeps.engines.worker import JobState, read_state, state_file, write_state
 from tape_arith.arith.sweeps.estimate import forecast
-from tape_arith.arith.sweeps.jobs import Job, JobEnd, ScoreJob, log_file, plan
+from tape_arith.arith.sweeps.jobs import Job, JobEnd, ScoreJob, TrainJob, log_file, plan
 from tape_arith.arith.sweeps.run_jobs import Outcome, run_jobs, say_result, with_files
 from tape_arith.arith.sweeps.slots import Slots, choose_slots
 from tape_arith.arith.sweeps.sweep import RUN, Sweep, sweep_copy, sweep_folder
 from tape_arith.arith.terminal import say
+from tape_arith.arith.training.begin import check_free
 
 _T = TypeVar("_T")
 _ScoredPanels = tuple[dict[str, str], dict[Config, list[Panel]]]
@@ -62,14 +63,38 @@ def run_requests(
     folder = sweep_folder(RUN, out)
     remote = remote_engine(engine, slots, folder)
     _check(requests, options.compute if remote is None else AUTO)
-    jobs = plan(requests, options, out, data=datasets)
+    free, failed = _free_requests(requests)
+    jobs = plan(free, options, out, data=datasets)
     for job in jobs:
         if isinstance(job, ScoreJob):
             say_result(job)
     outcome = run_jobs(
         jobs, remote or local_engine(choose_slots(jobs, slots), folder, stopper), stopper
     )
+    for request, reason in failed:
+        *_, train = (job for job in plan([request], options, out) if isinstance(job, TrainJob))
+        outcome.failed.append(JobEnd(train, EXIT_USAGE, reason))
+    if outcome.left:
+        say("not all is scored, so nothing is drawn: the same command does the rest and draws")
+        return outcome
     return with_files(outcome, lambda: [file for file in [draw_comparison(requests)] if file])
+
+
+def _free_requests(requests: Sequence[Request]) -> tuple[list[Request], list[tuple[Request, str]]]:
+    """Return the requests that can be trained in their folders, and why others cannot.
+
+    Raises UsageError if none can, before anything is generated.
+    """
+    free, failed = list[Request](), list[tuple[Request, str]]()
+    for request in requests:
+        try:
+            check_free(request)
+            free.append(request)
+        except (UsageError, Failure) as error:
+            failed.append((request, str(error)))
+            if len(failed) == len(requests):
+                raise
+    return free, failed
 
 
 @dataclass(frozen=True)

@@ -1,18 +1,20 @@
 """Begin a run, or raise its budget: write what must be on disk before the first step."""
 
 from collections.abc import Iterator
-from contextlib import contextmanager
-from dataclasses import replace
+from contextlib import contextmanager, suppress
+from dataclasses import asdict, replace
 from pathlib import Path
 
 from tape_arith.arith.data.dataset import Dataset
 from tape_arith.arith.decoders.build import check_trainable
 from tape_arith.arith.decoders.cost import about
 from tape_arith.arith.decoders.weights import load_state, save, trained_record
-from tape_arith.arith.errors import Failure, UsageError
-from tape_arith.arith.lock import lock_folder
+from tape_arith.arith.documents import validated
+from tape_arith.arith.errors import Corrupt, Failure, UsageError
+from tape_arith.arith.lock import check_lock, lock_folder
 from tape_arith.arith.machine import own_version
 from tape_arith.arith.runs.command_lines import resume_command, why_no_weights
+from tape_arith.arith.runs.config import Config
 from tape_arith.arith.runs.options import TrainOptions
 from tape_arith.arith.runs.record import RunRecord, check_can_continue, run_sources
 from tape_arith.arith.runs.request import Request
@@ -68,30 +70,49 @@ def begin_run(
         init_from=init_from,
         on_nonfinite=options.on_nonfinite or "stop",
     )
+    validated(asdict(record), RunRecord)  # before --fresh deletes anything
     with lock_folder(run.path):
         if fresh or not run.exists():  # asked again, because only now the folder is locked
             run.delete()  # a killed --fresh left files without a record
             if source is not None:
                 write_first_state(run, record, source)
             run.write_record(replace(record, about=about(name, config)))
-        _check_same_run(run, record, source)
+        other = ""
+        if source is not None and run.record().init_from != init_from:
+            other = f"it began from other weights than those of {source.path}"
+        _check_same_run(run, record.encoding, seed, config, other)
         yield run, options
 
 
-def _check_same_run(run: Run, requested: RunRecord, source: Run | None) -> None:
-    """Raise UsageError if the folder holds a run other than the one requested."""
-    recorded, steps = run.record(), requested.config.steps
-    differences = recorded.config.differences(requested.config)
+def check_free(request: Request) -> None:
+    """Check that the folder of a requested run is free or holds this run, if it can be read.
+
+    Raises UsageError or Failure, as training it would.
+    """
+    run = request.run
+    with suppress(Corrupt):  # the training says what is wrong
+        if run.exists():
+            _check_same_run(run, str(request.name.encoding), request.seed, request.config)
+            check_can_continue(run.path, run.record())
+
+
+def _check_same_run(
+    run: Run, encoding: str, seed: int, config: Config, other_weights: str = ""
+) -> None:
+    """Raise UsageError if the folder holds a run other than the one requested.
+
+    other_weights  says that the recorded run began from other weights, if so
+    """
+    recorded, steps = run.record(), config.steps
+    differences = recorded.config.differences(config)
     remedy = "train into another folder with --runs, or start this one over with --fresh"
-    if (recorded.encoding, recorded.seed) != (requested.encoding, requested.seed):
+    if (recorded.encoding, recorded.seed) != (encoding, seed):
         differences = differences or f"{recorded.encoding}, seed {recorded.seed}"
-    elif steps > recorded.config.steps and not requested.config.differences(
+    elif steps > recorded.config.steps and not config.differences(
         replace(recorded.config, steps=steps)
     ):
         remedy = f"`{resume_command(run, '--steps', str(steps))}` extends it, or {remedy}"
-    elif source is not None and recorded.init_from != requested.init_from:
-        differences = differences or f"it began from other weights than those of {source.path}"
-    if differences:
+    if differences := differences or other_weights:
         raise UsageError(f"{run.path} holds another run ({differences}): {remedy}")
 
 
@@ -130,6 +151,7 @@ def extend_run(run: Run, steps: int, *, data: Path | None = None) -> None:
                 "into another folder with --runs"
             ) from error
         # The checkpoint is written first, so that a kill from now on leaves an unfinished run.
+        check_lock(run.path)
         save(run.latest, tensors, facts)
         run.set_grids_aside(record.config.steps)
         run.write_record(extended)

@@ -59,6 +59,7 @@ class Checkpoints:
             say(f"note: {reasons}: training continues from {path.name}, step {self.trainer.step}")
             # Saved before others are removed, because a run without checkpoints counts as finished.
             self._save(self.run.latest)
+            check_lock(self.run.path)
             for other in corrupt.keys() - {self.run.latest}:
                 remove(other)
 

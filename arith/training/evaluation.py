@@ -4,8 +4,9 @@ They change no weight, and are never used to select a checkpoint.
 Legend: B batch, T tokens, n problems.
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
-from math import isfinite
+from math import fsum, isfinite
 from typing import Any
 
 import numpy as np
@@ -13,6 +14,7 @@ import torch
 from numpy.typing import NDArray
 
 from tape_arith.arith.data.rows import pack, pad
+from tape_arith.arith.decoders.failures import fitting
 from tape_arith.arith.grids.axes import Axes, longest_digits, number_longer, scored_axes
 from tape_arith.arith.runs.config import Config
 from tape_arith.arith.scoring.score import score, sequences
@@ -57,13 +59,14 @@ class SmallGrid:
         keys = bucket.keys(0, count)[np.concatenate(chosen)]
         return cls(concatenate(parts), keys, axes)
 
-    def exact_match(self, runner: Runner) -> dict[str, Any]:
+    def exact_match(self, runner: Runner, should_stop: Callable[[], bool]) -> dict[str, Any]:
         """Return exact match in distribution, out of distribution and by the longest operand.
 
         Every cell has the same weight. Out of distribution is None if no longer length is tested.
+        Raises Stopped if `should_stop` is true before the end.
         """
         runner.decoder.eval()
-        exact = score(runner, self.problems, self.keys).exact
+        exact = score(runner, self.problems, self.keys, should_stop=should_stop).exact
         longer = longest_digits(self.axes, self.problems.axis_lengths)
         outside = number_longer(self.axes, self.problems.axis_lengths) > 0
         return {
@@ -94,24 +97,49 @@ def state_measures(
 
     Each measure has one number per layer: the mean over all tokens except padding.
     """
-    hardware, decoder = runner.hardware, runner.decoder
-    plain = runner.on(replace(hardware, compiled=False))  # no graphs for one forward
-    rows = (pack if plain.packs else pad)(problems, keys, np.arange(len(problems.lengths)))
+    plain = runner.on(replace(runner.hardware, compiled=False))  # no graphs for one forward
+    runner.decoder.eval()
+
+    def groups() -> list[NDArray[np.int64]]:
+        return np.array_split(np.arange(len(keys)), min(runner.finer, len(keys)))
+
+    parts = fitting(
+        lambda: [_state_means(plain, problems, keys, rows) for rows in groups()],
+        runner,
+        lambda: len(groups()[0]),
+        work="measuring the state",
+    )
+    tokens = sum(count for count, _ in parts)
+    means = {
+        name: [
+            fsum(count / tokens * part[name][layer] for count, part in parts)
+            for layer in range(len(layers))
+        ]
+        for name, layers in parts[0][1].items()
+    }
+    # A measure that is not finite is dropped and never ends a training.
+    return {name: layers for name, layers in means.items() if all(map(isfinite, layers))} or None
+
+
+def _state_means(
+    runner: Runner, problems: Problems, keys: NDArray[np.int64], indices: NDArray[np.int64]
+) -> tuple[int, dict[str, list[float]]]:
+    """Return the number of tokens of the problems at `indices`, and the means over them."""
+    device, pe = runner.hardware.device, runner.decoder.pe
+    rows = (pack if runner.packs else pad)(problems, keys, indices)
     widths = rows.prompt_lengths + rows.answer_tokens - 1
     ends = widths if rows.starts is None else widths.sum(keepdims=True)
-    inside = torch.from_numpy(np.arange(rows.inputs.shape[1]) < ends[:, None]).to(hardware.device)
+    inside = torch.from_numpy(np.arange(rows.inputs.shape[1]) < ends[:, None]).to(device)
     states: list[Any] = []
     means: dict[str, list[float]] = {}
 
     def watch(layer: int, name: str, state: Any) -> None:
         if name == "state":
             states.append(state)
-            for measure, values in decoder.pe.measures(states[0], state).items():
+            for measure, values in pe.measures(states[0], state).items():
                 mean = values.expand(inside.shape)[inside].double().mean()
                 means.setdefault(measure, []).append(float(mean))
 
-    decoder.eval()
     with torch.no_grad():
-        plain(replace(sequences(rows, hardware.device), watch=watch))
-    # A measure that is not finite is dropped and never ends a training.
-    return {name: layers for name, layers in means.items() if all(map(isfinite, layers))} or None
+        runner(replace(sequences(rows, device), watch=watch))
+    return int(widths.sum()), means

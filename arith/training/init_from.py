@@ -8,6 +8,7 @@ from tape_arith.arith.decoders.build import blueprint, decoder_for
 from tape_arith.arith.decoders.weights import final_weights, identity, save, shapes
 from tape_arith.arith.errors import UsageError
 from tape_arith.arith.files import sha256
+from tape_arith.arith.lock import check_lock
 from tape_arith.arith.registry.names import Name, Origin
 from tape_arith.arith.runs.config import Config
 from tape_arith.arith.runs.record import InitFrom, RunRecord
@@ -89,6 +90,7 @@ def write_first_state(run: Run, record: RunRecord, source: Run) -> None:
     bucket = config.bucket(record.seed)
     runner = Runner(decoder, Hardware("cpu", torch.float32))
     state, facts = Trainer(runner, bucket, config).state()
+    check_lock(run.path)
     save(run.latest, state, facts | identity(record))
     new = sum(p.numel() for key, p in decoder.named_parameters() if key not in weights)
     say(

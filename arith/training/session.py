@@ -15,8 +15,8 @@ from pathlib import Path
 
 from tape_arith.arith.decoders.build import decoder_for, user_errors
 from tape_arith.arith.decoders.environment import environment, record_environment
-from tape_arith.arith.decoders.failures import NotCompilable, is_out_of_memory
-from tape_arith.arith.errors import Failure, UsageError
+from tape_arith.arith.decoders.failures import NotCompilable
+from tape_arith.arith.errors import Failure, UsageError, is_out_of_memory
 from tape_arith.arith.lock import check_lock, lock_folder
 from tape_arith.arith.registry.names import source_hashes
 from tape_arith.arith.runs.command_lines import resume_command, why_no_weights
@@ -205,7 +205,7 @@ class Session:
             while not trainer.done:
                 if trainer.step == trainer.schedule.cooldown_start:
                     checkpoints.keep()
-                line = trainer.advance()
+                line = trainer.advance(should_stop)
                 if line is not None:
                     check_lock(run.path)
                     run.add_metrics(line)
@@ -289,9 +289,9 @@ class Session:
         except Exception as error:
             if not is_out_of_memory(error):
                 raise
-            reason, step = " ".join(str(error).split())[:200], checkpoints.trainer.step + 1
+            reason, step = " ".join(str(error).split())[:200], checkpoints.trainer.step
             raise Failure(
-                f"out of memory at step {step} ({reason}); {checkpoints.last_good}: free some "
+                f"out of memory after step {step} ({reason}); {checkpoints.last_good}: free some "
                 "memory and repeat the command, or train a smaller decoder (num_layers, "
                 "hidden_size)"
             ) from error

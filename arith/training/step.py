@@ -11,8 +11,8 @@ from torch.nn import functional as F
 
 from tape_arith.arith.data.bucket import Bucket
 from tape_arith.arith.data.rows import Rows
-from tape_arith.arith.decoders.failures import compilation_failure, is_out_of_memory
-from tape_arith.arith.errors import Failure
+from tape_arith.arith.decoders.failures import compilation_failure, fitting
+from tape_arith.arith.errors import is_out_of_memory
 from tape_arith.arith.runs.config import Config, Schedule
 from tape_arith.arith.scoring.score import answer_logits, to_device
 from tape_arith.arith.tasks.task import Problems
@@ -104,33 +104,24 @@ class Stepper:
         `batch_key` is that of `Sequences`. If memory runs out, it repeats with groups half as
         large, now and in later steps, which changes the sum only by rounding.
         """
-        while True:
+
+        def attempt() -> Tensor:
+            # The gradients of an earlier attempt are dropped, because they would count twice.
+            self.optimizer.zero_grad(set_to_none=True)
+            groups = self.groups(problems, keys)
+            groups = (rows._replace(batch_key=batch_key) for rows in groups)
             try:
-                groups = self.groups(problems, keys)
-                groups = (rows._replace(batch_key=batch_key) for rows in groups)
                 return self._accumulate(groups, answer_tokens)
-            except (MemoryError, RuntimeError) as error:
+            except RuntimeError as error:
                 if compiling_failed(error) and not is_out_of_memory(error):
                     raise compilation_failure(error) from error
-                if not is_out_of_memory(error):
-                    raise
-            # Not inside `except`, where the error keeps the tensors that filled the memory alive.
-            # The gradients of earlier groups are dropped, because they would count twice.
+                raise
+
+        def largest() -> int:
             self.optimizer.zero_grad(set_to_none=True)
-            if self.hardware.device == "cuda":
-                torch.cuda.empty_cache()
-            most = max(len(rows.source_index) for rows in self.groups(problems, keys))
-            if most == 1:
-                raise Failure(
-                    f"step {self.step + 1} does not fit in memory, not even one problem at a time: "
-                    "train a smaller decoder (num_layers, hidden_size), or where there is more"
-                )
-            self.finer *= 2
-            self.tell(
-                f"note: out of memory in step {self.step + 1}, with up to {most} problems at a "
-                f"time: batches are cut {self.finer} times finer from here on (slower, and "
-                "the same gradient except for rounding)"
-            )
+            return max(len(rows.source_index) for rows in self.groups(problems, keys))
+
+        return fitting(attempt, self, largest, work=f"step {self.step + 1}", tell=self.tell)
 
     def _accumulate(self, groups: Iterator[Rows], answer_tokens: int) -> Tensor:
         parameters = [*trained_parameters(self.decoder).values()]

@@ -4,7 +4,7 @@ import json
 import time
 from collections.abc import Callable
 from dataclasses import replace
-from functools import cached_property
+from functools import cached_property, partial
 from math import isfinite
 from typing import Annotated, Any
 
@@ -19,6 +19,7 @@ from tape_arith.arith.documents import Count, InvalidValue, NonNegative, Part, P
 from tape_arith.arith.errors import Failure
 from tape_arith.arith.runs.config import Config, Policy
 from tape_arith.arith.scoring.score import score
+from tape_arith.arith.stopping import Stopped, is_urgent
 from tape_arith.arith.tasks.task import Problems
 from tape_arith.arith.training.evaluation import STATE_PROBLEMS, SmallGrid, state_measures
 from tape_arith.arith.training.step import Stepper, trained_parameters
@@ -54,6 +55,7 @@ class _Progress(Part):
     skipped: Count
     skipped_in_a_row: Count
     finer: Positive
+    owed: Line | None = None
 
 
 class Trainer(Stepper):
@@ -90,28 +92,40 @@ class Trainer(Stepper):
         self.gradient_norm = 0.0  # of the last finite step
         self.skipped = 0
         self.skipped_in_a_row = 0
+        self.owed: Line | None = None
+        """A line whose evaluation was stopped; `advance` completes it in place of a step."""
 
     @property
     def done(self) -> bool:
-        """Tell whether all steps of the schedule are taken."""
-        return self.step >= self.schedule.steps
+        """Tell whether all steps of the schedule are taken, and all lines of metrics made."""
+        return self.step >= self.schedule.steps and self.owed is None
 
-    def advance(self) -> Line | None:
+    def advance(self, should_stop: Callable[[], bool] = lambda: False) -> Line | None:
         """Take a step; return the line of metrics that is due every `log_every` steps, else None.
 
-        Raises NotFinite: on a CPU at the step itself; on a GPU, which works asynchronously, at the
-        next line of metrics or when the state is read.
+        If `should_stop` is true while it evaluates, the line is `owed`. Raises NotFinite: on a CPU
+        at the step itself; on a GPU, which works asynchronously, at the next line of metrics or
+        when the state is read.
         """
         if self._began is None:
             self._began = time.perf_counter() - self.seconds
             self._last_line = self.seconds, self.tokens
-        self.unchecked.append(self.train_step())
-        due = self.step % self.log_every == 0 or self.done
-        if due or self.hardware.device == "cpu":
-            self.check_steps()
-        if not due:
+        if self.owed is None:
+            self.unchecked.append(self.train_step())
+            due = self.step % self.log_every == 0 or self.step == self.schedule.steps
+            if due or self.hardware.device == "cpu":
+                self.check_steps()
+            if not due:
+                return None
+            self.owed = self._metrics_line()
+        else:
+            # It was begun before. A time limit waits for it now, or might always stop it.
+            should_stop = partial(is_urgent, should_stop)
+        try:
+            line = self.owed | self._evaluation(should_stop)
+        except Stopped:
             return None
-        line = self._metrics_line()
+        self.owed = None
         self._last_line = time.perf_counter() - self._began, self.tokens
         return line
 
@@ -195,7 +209,7 @@ class Trainer(Stepper):
         return self.runner.on(self.hardware.for_scoring)
 
     def _metrics_line(self) -> Line:
-        """Return a line of metrics, with what is measured every `evaluate_every` steps."""
+        """Return a line of metrics, without what is measured every `evaluate_every` steps."""
         loss = self._mean_loss()
         self.read_clock()
         tokens, seconds = self.tokens - self._last_line[1], self.seconds - self._last_line[0]
@@ -209,15 +223,21 @@ class Trainer(Stepper):
             "seconds": self.seconds,
             "exact_match": None,
         }
-        due = self.step % self.evaluate_every == 0 or self.done
-        if due and self.processes.first:
-            line["exact_match"] = self.held_out_exact_match()
-            if self.curves:
-                line["small_grid"] = self._small_grid.exact_match(self._scorer)
-            state = state_measures(self._scorer, *self.held_out(STATE_PROBLEMS))
-            if state:
-                line["state"] = state
         return line | ({"skipped": self.skipped} if self.skipped else {})
+
+    def _evaluation(self, should_stop: Callable[[], bool]) -> Line:
+        """Return what is measured every `evaluate_every` steps, if this is such a step.
+
+        Raises Stopped if `should_stop` is true before the end.
+        """
+        due = self.step % self.evaluate_every == 0 or self.step == self.schedule.steps
+        if not (due and self.processes.first):
+            return {}
+        measures: Line = {"exact_match": self.held_out_exact_match(should_stop)}
+        if self.curves:
+            measures["small_grid"] = self._small_grid.exact_match(self._scorer, should_stop)
+        state = state_measures(self._scorer, *self.held_out(STATE_PROBLEMS))
+        return measures | ({"state": state} if state else {})
 
     def held_out(self, count: int) -> tuple[Problems, NDArray[np.int64]]:
         """Return problems of the trained lengths from a separate stream, and their keys.
@@ -227,10 +247,11 @@ class Trainer(Stepper):
         bucket = replace(self.bucket, split="held-out")
         return bucket.problems(0, count), bucket.keys(0, count)
 
-    def held_out_exact_match(self) -> float:
+    def held_out_exact_match(self, should_stop: Callable[[], bool] = lambda: False) -> float:
         """Return the share of exact answers among held-out problems of the trained lengths."""
         self.decoder.eval()
-        return float(score(self._scorer, *self.held_out(HELD_OUT_PROBLEMS)).exact.mean())
+        problems, keys = self.held_out(HELD_OUT_PROBLEMS)
+        return float(score(self._scorer, problems, keys, should_stop=should_stop).exact.mean())
 
     def _moments(self, parameter: Tensor) -> tuple[Tensor, Tensor]:
         """Return Adam's moments of a parameter; zeros before the first step."""
@@ -257,6 +278,8 @@ class Trainer(Stepper):
         for name, parameter in trained_parameters(self.decoder).items():
             tensors[f"exp_avg/{name}"], tensors[f"exp_avg_sq/{name}"] = self._moments(parameter)
         facts = {name: getattr(self, name) for name in _Progress.model_fields}
+        if self.owed is None:
+            del facts["owed"]
         return tensors, facts | {"losses": [float(loss) for loss in self.losses]}
 
     def restore(self, tensors: dict[str, Tensor], facts: dict[str, Any], origin: object) -> None:

@@ -58,8 +58,14 @@ def test_a_card_invents_nothing(run: Path, here: Path) -> None:
 
 def test_what_is_there_is_kept(run: Path, here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     done("export", run, "--out", "there")
-    assert "there exists: --fresh" in refused("export", run, "--out", "there")
     before = contents(here / "there")
+    with untouched(here / "there"):
+        assert done("export", run, "--out", "there").out == "there\n"
+        # An export of other weights, or of the run as it is scored otherwise, is another one.
+        assert "there exists: --fresh" in refused("export", run, "--out", "there", "--with", "yarn")
+        (run / "grid.json").rename(run / "away")
+        assert "there exists: --fresh" in refused("export", run, "--out", "there")
+    (run / "away").rename(run / "grid.json")
     done("export", run, "--out", "there", "--fresh")
     assert contents(here / "there") == before
     (here / "mine").mkdir()

@@ -14,7 +14,7 @@ from tape_arith.arith.runs.config import Config
 from tape_arith.arith.runs.find import run_at
 from tape_arith.arith.runs.record import RunRecord
 from tape_arith.arith.runs.run import Run
-from tape_arith.arith.scoring.score import score_grid
+from tape_arith.arith.scoring.score_grid import score_grid
 from tape_arith.arith.scoring.session import empty_grid
 from tape_arith.arith.tasks.families.tokens import EOS
 from tape_arith.models.decoder import Decoder

@@ -1,5 +1,8 @@
 """Device, precision and threads are detected; several threads keep order."""
 
+import os
+import subprocess
+import sys
 import threading
 from collections.abc import Iterator
 from contextvars import ContextVar
@@ -104,3 +107,18 @@ def test_in_float32() -> None:
         assert (a @ a).dtype == torch.bfloat16
         with low.in_float32().autocast():
             assert (a @ a).dtype == torch.float32
+
+
+def test_no_variable_makes_float32_coarser() -> None:
+    code = (
+        "import os, torch, tape_arith.models.hardware as hardware\n"
+        "assert torch.backends.cuda.matmul.allow_tf32, 'the variable has no effect to undo'\n"
+        "hardware.configure_process()\n"
+        "print(torch.backends.cuda.matmul.allow_tf32, torch.backends.cudnn.allow_tf32, "
+        "torch.get_float32_matmul_precision(), os.environ['NVIDIA_TF32_OVERRIDE'])"
+    )
+    variables = {"TORCH_ALLOW_TF32_CUBLAS_OVERRIDE": "1", "NVIDIA_TF32_OVERRIDE": "1"}
+    made = subprocess.run(
+        [sys.executable, "-c", code], env=os.environ | variables, capture_output=True, text=True
+    )
+    assert made.stdout.split() == ["False", "False", "highest", "0"], made.stderr

@@ -10,7 +10,7 @@ from tape_arith.arith.decoders.build import decoder_for
 from tape_arith.arith.grids.axes import scored_axes
 from tape_arith.arith.registry.names import parse
 from tape_arith.arith.scoring import greedy
-from tape_arith.arith.scoring.greedy import final_answer_shares, greedy_answers
+from tape_arith.arith.scoring.greedy import add_final_answers, greedy_answers
 from tape_arith.arith.scoring.score import TOKENS_A_BATCH, score
 from tape_arith.arith.tasks.load import load_task
 from tape_arith.arith.tasks.task import Problems
@@ -78,25 +78,32 @@ def test_final_answers_count_whatever_the_steps_are(monkeypatch: pytest.MonkeyPa
             answers.append(answer)
         return answers
 
-    monkeypatch.setattr(greedy, "greedy_answers", spoiled)
+    def three(runner: object, problems: Problems, keys: object, start: int) -> list[list[int]]:
+        return spoiled(runner, problems, keys)[start : start + 3]
+
+    monkeypatch.setattr(greedy, "_next_answers", three)
     axes = scored_axes(trained, bucket)
     runner = Runner(random_decoder("nope", "addition"), cpu())
-    shares = final_answer_shares(runner, bucket, axes, 120)
+    shares: dict[str, float] = {}
+    calls = 0
+    while next(add_final_answers(shares, runner, bucket, axes, 120), 0) is None:
+        calls += 1  # each is stopped after one batch
     lengths = bucket.axis_lengths(0, 120)
     inside = int((lengths <= np.array([2, 2])).all(axis=1).sum())
+    assert calls == -(-inside // 3) - (inside - 120) // 3
     for region, count in (("in", inside), ("out_of", 120 - inside)):
         wrong = sum(number % 6 in (1, 2) for number in range(count))
         assert shares[f"final_answers_{region}_distribution"] == pytest.approx(1 - wrong / count)
         assert shares[f"final_answers_{region}_distribution_of"] == count
     monkeypatch.setattr(greedy, "FINAL_ANSWERS", 2)  # of each region the first two, both changed
-    monkeypatch.setattr(greedy, "greedy_answers", lambda runner, problems, keys: seen(problems))
+    monkeypatch.setattr(greedy, "_next_answers", lambda runner, problems, *_: seen(problems))
     firsts: list[bytes] = []
 
     def seen(problems: Problems) -> list[list[int]]:
         firsts.extend(row.tobytes() for row in np.split(problems.tokens, problems.starts[1:]))
         return [[] for _ in problems.starts]
 
-    final_answer_shares(runner, bucket, axes, 120)
+    assert len([*add_final_answers({}, runner, bucket, axes, 120)]) == 2
     longer = (lengths > np.array([2, 2])).any(axis=1)
     chosen = [*np.flatnonzero(~longer)[:2], *np.flatnonzero(longer)[:2]]
     wanted = [bucket.problems(int(i), int(i) + 1).tokens.tobytes() for i in chosen]

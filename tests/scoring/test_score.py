@@ -19,18 +19,21 @@ from torch.nn import functional as F
 from tape_arith.arith.data.bucket import Bucket
 from tape_arith.arith.data.rows import Rows, groups_of_tokens, pad
 from tape_arith.arith.decoders.build import decoder_for
+from tape_arith.arith.errors import Failure
 from tape_arith.arith.grids.axes import digit_pairs
 from tape_arith.arith.grids.facts import Budget, Evaluation
 from tape_arith.arith.grids.grid import Grid
 from tape_arith.arith.registry.names import parse
 from tape_arith.arith.scoring import score as module
+from tape_arith.arith.scoring import score_grid as grid_module
 from tape_arith.arith.scoring.score import (
     Outcome,
     answer_logits,
-    low_precision_threshold,
     score,
-    score_grid,
 )
+from tape_arith.arith.scoring.score_grid import score_grid
+from tape_arith.arith.scoring.threshold import low_precision_threshold
+from tape_arith.arith.stopping import Stopper
 from tape_arith.arith.tasks.families.tokens import EOS, Vocabulary
 from tape_arith.arith.tasks.task import Problems, take
 from tape_arith.models.decoder import Decoder
@@ -359,32 +362,82 @@ def test_the_grid_counts_what_is_decoded(trained: Decoder) -> None:
 
 
 @pytest.mark.parametrize("hardware", [FLOAT32, BFLOAT16, cpu(threads=2)], ids=str)
-def test_a_grid_that_was_stopped_goes_on(
+def test_a_grid_that_is_stopped_at_once_gets_further_each_time(
     trained: Decoder, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, hardware: Hardware
 ) -> None:
+    """Also while the threshold is measured, and within a block, whose parts it counts once."""
+    monkeypatch.setattr(grid_module, "ROWS_A_CHUNK", 10)  # two blocks of four pairs
+    monkeypatch.setitem(module.TOKENS_A_BATCH, "cpu", 20)
     expected = scored(trained, hardware)
     assert (expected.scoring["threshold"] > 0) == (hardware.dtype == torch.bfloat16)
-    monkeypatch.setattr(module, "ROWS_A_CHUNK", 10)  # two blocks of four pairs
-    saved: list[int] = []
-    done: list[int] = []
-    file = tmp_path / "grid.json"
-
-    def save(grid: Grid) -> None:
-        saved.append(grid.blocks_done)
-        grid.save(file)
-
+    monkeypatch.setattr(module, "_ROUND", 0.0)  # a round has a group for each thread
+    file, seen, rows = tmp_path / "grid.json", list[tuple[float, int, int]](), [0]
     empty().save(file)
-    stops = 0
-    while Grid.load(file).blocks_done < PER_CELL:
-        stops_now = iter([False, False, True])
-        grid = scored(
+    while not (grid := Grid.load(file)).complete:
+        probed = grid.scoring.get("probed", 1e9) if grid.scoring else -1.0
+        seen.append((probed, grid.blocks_done, grid.chunk_rows))
+        scored(
             trained,
             hardware,
-            grid=Grid.load(file),
-            save=save,
-            progress=done.append,
-            should_stop=lambda stops_now=stops_now: next(stops_now),
+            grid=grid,
+            save=lambda grid: grid.save(file),
+            progress=rows.append,
+            should_stop=lambda: True,
         )
-        stops += 1
-    assert saved == [2, 4, 6, 8, 10, 11] and done == [8, 8, 8, 8, 8, 4] and stops == 3
+    assert seen == sorted(set(seen)) and len(seen) > 10 and sum(rows) == 4 * PER_CELL
     assert grid.content() == expected.content()
+
+
+def test_the_rest_of_a_grid_on_another_machine_has_its_own_threshold(
+    trained: Decoder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(module.TOKENS_A_BATCH, "cpu", 20)
+    part = scored(trained, should_stop=lambda: True)
+    assert 0 < part.num_scored < 4 * PER_CELL
+    whole = scored(trained, BFLOAT16, grid=part)
+    assert whole.complete and whole.scoring["dtype"] == "float32, bfloat16"
+    assert whole.scoring["threshold"] == scored(trained, BFLOAT16).scoring["threshold"] > 0
+
+
+def test_a_signal_stops_before_the_next_group(trained: Decoder) -> None:
+    stopper, saved = Stopper(), list[int]()
+    stopper.signal = 15
+    grid = scored(trained, save=lambda grid: saved.append(grid.num_scored), should_stop=stopper)
+    assert saved == [0] and grid.num_scored == 0
+
+
+# ---- memory runs out -----------------------------------------------------------------------
+
+
+def limit_rows(patch: pytest.MonkeyPatch, most: int) -> list[int]:
+    """Let forwards of more than `most` rows fail; return the rows of the others as they come."""
+    forward, sizes = Decoder.forward, []
+
+    def limited(self: Decoder, seqs: Sequences, *rest: Any) -> Tensor:
+        if len(seqs.final_length) > most:
+            raise RuntimeError("could not create a primitive")
+        sizes.append(len(seqs.final_length))
+        return forward(self, seqs, *rest)
+
+    patch.setattr(Decoder, "forward", limited)
+    return sizes
+
+
+@pytest.mark.parametrize("hardware", [FLOAT32, BFLOAT16, cpu(threads=2)], ids=str)
+def test_smaller_groups_give_the_same_grid(
+    trained: Decoder,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    hardware: Hardware,
+) -> None:
+    expected = scored(trained, hardware)
+    sizes = limit_rows(monkeypatch, 3)
+    grid = scored(trained, hardware)
+    assert max(sizes) <= 3 and np.array_equal(grid.exact, expected.exact)
+    assert np.array_equal(grid.first_wrong_sum, expected.first_wrong_sum)
+    notes = capsys.readouterr().err.splitlines()
+    assert all(note.startswith("note: out of memory in scoring, with up to ") for note in notes)
+    assert 0 < len(notes) < 6  # a finer cut is kept
+    limit_rows(monkeypatch, 0)
+    with pytest.raises(Failure, match="scoring does not fit in memory, not even one problem"):
+        scored(trained, hardware)

@@ -14,6 +14,8 @@ from tape_arith.arith.errors import Failure
 from tape_arith.arith.studies.inputs import Sample
 from tape_arith.arith.studies.stability import SHIFTS, deviations, figures, to_markdown
 from tape_arith.arith.tasks.task import take
+from tape_arith.models.decoder import Decoder
+from tape_arith.models.sequences import Sequences
 from tests.helpers.figures import assert_nothing_is_cut_off, words
 from tests.helpers.studied_runs import (
     CONFIG,
@@ -40,6 +42,21 @@ def values(
 ) -> np.ndarray[Any, Any]:
     rows = measured(name, dtype)
     return rows[(rows.change == change) & (rows.measure == measure)].value.to_numpy()
+
+
+def test_smaller_batches_where_memory_runs_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    expected, forward, sizes = measured("tape"), Decoder.forward, list[int]()
+
+    def limited(self: Decoder, seqs: Sequences, *rest: Any) -> torch.Tensor:
+        if len(seqs.tokens) > 1:
+            raise MemoryError
+        sizes.append(len(seqs.tokens))
+        return forward(self, seqs, *rest)
+
+    monkeypatch.setattr(Decoder, "forward", limited)
+    rows = deviations(varied("tape").double(), SAMPLE, "cpu")
+    assert len(sizes) == 2 * len(SHIFTS) * len(SAMPLE.keys)
+    pd.testing.assert_frame_equal(rows, expected)
 
 
 # ---- against loops -----------------------------------------------------------------------------

@@ -66,17 +66,17 @@ def test_a_call_that_only_fails_redraws_what_is_scored(
     assert result.code == 2 and "(steps: 6, not 4)" in result.err
     assert result.out == f"{figure}\n" and figure.exists()
     assert table.read_text().count("\n") == 3
-    # A grid of other settings is named and not drawn.
-    result = call("run", "--pe", "rope", *settings(steps=6))
-    assert result.code == 2 and result.out == ""
-    assert "other settings or steps: rope seed 0, rope seed 1" in result.err
+    # Where nothing can be done, this is said before anything is generated.
+    shutil.rmtree("data")
+    assert "(steps: 4, not 6)" in refused("run", "--pe", "rope", *settings(steps=6))
+    assert not Path("data").exists()
 
     def draw(runs: object) -> None:
         raise UsageError("two versions of one file")
 
     # Failed jobs are named, whatever keeps the figure from being drawn.
     monkeypatch.setattr(run_sweep, "draw_comparison", draw)
-    result = call("run", "--pe", "nope", *settings())
+    result = call("run", "--pe", "nope,rope", *settings())
     assert result.code == 2 and "(job train/mini/nope/seed-0)" in result.err
     assert "two versions of one file" in refused("run", "--pe", "fire", *settings(), after=True)
 
@@ -85,6 +85,22 @@ def test_a_run_that_differs_from_the_others_is_left_out_with_the_reason(comparis
     begun = done("run", "--pe", "rope,tape@from=rope", *settings())
     assert begun.out == "runs/mini/rope.png\n" and Path("runs/mini/rope.png").exists()
     assert "note: left out: tape@from=rope seed 0: started from another run\n" in begun.err
+
+
+def test_a_call_that_is_stopped_draws_no_part(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its figure would stay beside that of the call that ends the work."""
+    command = ("run", "--pe", "rope,nope", *settings())
+    with monkeypatch.context() as patch:
+        patch.setattr(
+            stopping.Stopper,
+            "time_is_up",
+            property(lambda _: Path("runs/mini/rope/seed-0/grid.json").exists()),
+        )
+        stopped = call(*command)
+    assert stopped.code == 3 and stopped.out == "" and "nothing is drawn" in stopped.err
+    assert not list(Path("runs").rglob("*.png"))
+    figure = done(*command).out.strip()
+    assert [*map(str, Path("runs").rglob("*.png"))] == [figure]
 
 
 def test_a_training_whose_time_is_up_goes_on(

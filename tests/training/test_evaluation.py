@@ -83,7 +83,7 @@ def learning() -> Trainer:
 
 def test_exact_match_is_that_of_a_plain_loop(learning: Trainer) -> None:
     grid = SmallGrid.of(learning.config)
-    result = grid.exact_match(learning.runner)
+    result = grid.exact_match(learning.runner, lambda: False)
     answers = greedy(learning.decoder, grid.problems, grid.keys)
     rows = zip(answers, rows_of(grid.problems), strict=True)
     exact = [answer == right for answer, (_, right, _) in rows]
@@ -97,6 +97,28 @@ def test_exact_match_is_that_of_a_plain_loop(learning: Trainer) -> None:
     assert result["in_distribution"] == pytest.approx(mean((1,)))
     assert result["out_of_distribution"] == pytest.approx(mean((2, 3)))
     assert result["by_length"] == {str(n): pytest.approx(mean((n,))) for n in (1, 2, 3)}
+
+
+def test_memory_that_runs_out_in_an_evaluation(
+    learning: Trainer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The same measures in smaller groups, whichever part of it does not fit."""
+    one = trainer(learning.config, "tape")
+    expected = SmallGrid.of(one.config).exact_match(one.runner, lambda: False)
+    measures = state_measures(one.runner, *one.held_out(32))
+    forward = Decoder.forward
+
+    def limited(self: Decoder, seqs: Sequences, *rest: Any) -> torch.Tensor:
+        if len(seqs.tokens) > 5:
+            raise RuntimeError("could not create a primitive")
+        return forward(self, seqs, *rest)
+
+    monkeypatch.setattr(Decoder, "forward", limited)
+    assert SmallGrid.of(one.config).exact_match(one.runner, lambda: False) == expected
+    again = state_measures(one.runner.on(one.hardware), *one.held_out(32))
+    assert measures and again is not None
+    for name, layers in measures.items():
+        assert again[name] == pytest.approx(layers, rel=1e-6)
 
 
 # ---- looking changes nothing ---------------------------------------------------------------

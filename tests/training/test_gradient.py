@@ -14,8 +14,8 @@ from torch.nn import functional as F
 from tape_arith.arith.data.bucket import Bucket
 from tape_arith.arith.data.rows import Rows
 from tape_arith.arith.decoders.build import decoder_for, setting_for
-from tape_arith.arith.decoders.failures import explain_failures, is_out_of_memory
-from tape_arith.arith.errors import Failure
+from tape_arith.arith.decoders.failures import explain_failures
+from tape_arith.arith.errors import Failure, is_out_of_memory
 from tape_arith.arith.registry.locate import known_names
 from tape_arith.arith.registry.names import parse
 from tape_arith.arith.scoring.score import score

@@ -2,6 +2,7 @@
 
 import itertools
 import json
+import signal
 from dataclasses import replace
 from pathlib import Path
 
@@ -19,6 +20,8 @@ from tape_arith.arith.registry.names import parse
 from tape_arith.arith.runs.config import Config
 from tape_arith.arith.runs.options import TrainOptions
 from tape_arith.arith.runs.run import Run
+from tape_arith.arith.scoring import score
+from tape_arith.arith.stopping import Stopper
 from tape_arith.arith.training import session
 from tape_arith.arith.training.begin import extend_run
 from tape_arith.arith.training.checkpoints import Checkpoints
@@ -81,6 +84,26 @@ def test_stopped_and_resumed_is_unbroken(
     run(tmp_path, small())
     assert_same_bits(final_weights(folder), uninterrupted[0])
     assert untimed(folder.metrics()) == uninterrupted[1]
+
+
+def test_an_evaluation_that_is_stopped_is_made_by_the_next_call(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setitem(score.TOKENS_A_BATCH, "cpu", 256)  # so that it has several rounds
+    monkeypatch.setattr(score, "_ROUND", 0.0)
+    config, expected, lines, moves = small(steps=10), list[Line](), list[Line](), 0
+    unbroken, one = train(trainer(config), expected.append), trainer(config)
+    time_is_up, called_off = Stopper(0.0), Stopper()
+    called_off.signal = signal.SIGTERM
+    while not one.done:
+        vars(one).update(log_every=5, evaluate_every=10)
+        lines += filter(None, [one.advance(time_is_up)])
+        if one.owed is not None:
+            assert one.advance(called_off) is None, "a signal stops it again"
+            (tensors, facts), moves, one = one.state(), moves + 1, trainer(config)
+            one.restore(tensors, json.loads(json.dumps(facts)), "here")
+    assert moves == 1 and untimed(lines) == untimed(expected)
+    assert_same_bits(weights(one), weights(unbroken))
 
 
 @pytest.mark.slow
