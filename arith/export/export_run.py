@@ -21,7 +21,7 @@ from tape_arith.arith.errors import Failure, UsageError
 from tape_arith.arith.export.citations import bibtex
 from tape_arith.arith.export.folder import exported, render
 from tape_arith.arith.export.source_files import source_files
-from tape_arith.arith.files import slug, write_text
+from tape_arith.arith.files import atomic, slug, write_text
 from tape_arith.arith.grids.axes import REGION_WORDS
 from tape_arith.arith.grids.grid import Grid
 from tape_arith.arith.grids.panel import Panel
@@ -96,10 +96,11 @@ def _write_model(target: Path, run: Run, name: Name, record: RunRecord) -> None:
     # A checkpoint omits the buffers that an encoding computes from its setting; an export has them.
     tensors = {**decoder.state_dict(), **dict(decoder.named_buffers())}
     named = {f"decoder.{key}": tensor.cpu().contiguous() for key, tensor in tensors.items()}
-    try:
-        save_file(named, target / _WEIGHTS, metadata={"format": "pt"})
-    except SafetensorError as error:  # a full disk
-        raise Failure(f"cannot write {target / _WEIGHTS}: {error}") from error
+    with atomic(target / _WEIGHTS) as temporary:
+        try:
+            save_file(named, temporary, metadata={"format": "pt"})
+        except SafetensorError as error:  # a full disk
+            raise Failure(f"cannot write {target / _WEIGHTS}: {error}") from error
 
 
 def _configs(name: Name, record: RunRecord, decoder: Decoder) -> dict[str, dict[str, Any]]:
