@@ -69,7 +69,8 @@ class Grid:
     total: Ints
     """int64: problems scored; in a saved grid, `blocks_done` in every cell."""
     right_sum: Floats
-    """float64: sum over problems of the share of right answer tokens."""
+    """float64: sum over problems of the share of right answer tokens. Of this and the next the last
+    digits depend on the precision of the scoring; `exact` does not."""
     first_wrong_sum: Ints
     """int64: sum over wrong answers of `Outcome.first_wrong`."""
     standard: "Grid | None" = None
@@ -176,7 +177,8 @@ class Grid:
     def to_frame(self) -> "pd.DataFrame":
         """Return one row per cell: its run, its length on each axis, and its score.
 
-        exact_match, right_share   right problems and right answer tokens, 0..1; nan before scoring
+        exact_match, right_share   right problems and right answer tokens, 0..1; nan before scoring.
+                                   The second depends on the precision of the scoring
         in_distribution            whether all lengths were trained
         """
         import pandas as pd
