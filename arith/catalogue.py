@@ -6,7 +6,9 @@ from pathlib import Path
 from textwrap import wrap
 from typing import Any
 
+from tape_arith.arith.compare.captions import seen_words
 from tape_arith.arith.compare.run_states import or_default
+from tape_arith.arith.data.seen import SOON_MADE, SeenProblems, seen_share
 from tape_arith.arith.errors import Failure, UsageError, unknown
 from tape_arith.arith.registry.declarations import Declaration, value_text
 from tape_arith.arith.registry.locate import (
@@ -19,6 +21,7 @@ from tape_arith.arith.registry.locate import (
     normalized,
 )
 from tape_arith.arith.registry.names import parse, task_location
+from tape_arith.arith.runs.config import Config
 from tape_arith.arith.runs.find import find_runs
 from tape_arith.arith.runs.preset import (
     describe_preset,
@@ -30,7 +33,7 @@ from tape_arith.arith.runs.preset import (
 from tape_arith.arith.runs.run import Run
 from tape_arith.arith.sweeps.sweep import BUNDLED, load_sweep, sweep_names
 from tape_arith.arith.tasks.load import load_task
-from tape_arith.arith.terminal import escape_control
+from tape_arith.arith.terminal import escape_control, say
 
 _JOINED = ("abacus+fire", "abacus+rope")
 """The joined encodings that are listed, those of `sweep mini-all`; many more are possible."""
@@ -202,9 +205,12 @@ def describe(name: str) -> tuple[dict[str, Any], str]:
         return {"sweeps": [dict(zip(keys, row, strict=True)) for row in rows]}, "\n".join(lines)
     if is_preset(name):
         name = known_preset(name) or name
-        summary, config = describe_preset(name), load_preset(name).as_dict()
-        lines = [summary, *(f"  {key:<18}{value}" for key, value in config.items())]
-        return {"preset": name, "summary": summary, "config": config}, "\n".join(lines)
+        summary, config = describe_preset(name), load_preset(name)
+        settings, share = config.as_dict(), _seen_share(config)
+        lines = [summary, *(f"  {key:<18}{value}" for key, value in settings.items())]
+        lines.append(f"With seed 0, {seen_words(share)}.")
+        about = {"preset": name, "summary": summary, "config": settings, "seen_share": share}
+        return about, "\n".join(lines)
     encodings = known_names("encoding")
     changes = {known: kind for kind in KINDS[1:] for known in known_names(kind)}
     if name in changes:
@@ -220,6 +226,15 @@ def describe(name: str) -> tuple[dict[str, Any], str]:
         parts += [("extrapolation", parsed.extrapolation.name)] if parsed.extrapolation else []
     facts = [_part_facts(kind, name) for kind, name in parts]
     return {"parts": facts}, "\n\n".join(map(_part_text, facts))
+
+
+def _seen_share(config: Config) -> float:
+    """Compute which share of the tested problems of trained lengths seed 0 has seen in training."""
+    count = config.problems_seen()
+    if count > SOON_MADE:
+        say(f"the {count:,} problems of a training are generated, to see which are tested too")
+    seen = SeenProblems(config.bucket(0), count)
+    return seen_share(seen, config.evaluation_bucket(), config.problems_per_cell)
 
 
 def _default(option: dict[str, Any], automatic: str) -> str:

@@ -14,7 +14,7 @@ import numpy as np
 from safetensors import SafetensorError
 from safetensors.torch import save_file
 
-from tape_arith.arith.compare.captions import percent_of
+from tape_arith.arith.compare.captions import convergence_notes, percent_of
 from tape_arith.arith.decoders.build import setting_for
 from tape_arith.arith.decoders.weights import trained_decoder, trained_record
 from tape_arith.arith.errors import Failure, UsageError
@@ -193,6 +193,7 @@ def _model_card(run: Run, name: Name, record: RunRecord, decoder: Decoder) -> st
         num_parameters=decoder.num_parameters(),
         num_own_parameters=sum(p.numel() for p in decoder.pe.parameters()),
         grid=grid,
+        convergence=" ".join(convergence_notes([Panel.of([grid])])) if grid else "",
         regions=grid and {REGION_WORDS[r]: percent_of(Panel.of([grid]), r) for r in REGION_WORDS},
         lengths=grid and _by_length(grid),
         symbol=task.symbol,

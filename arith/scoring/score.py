@@ -174,11 +174,13 @@ def score_grid(
     progress: Callable[[int], None] = lambda rows: None,
     should_stop: Callable[[], bool] = lambda: False,
     facts: Mapping[str, str | float] | None = None,
+    seen: Callable[[Problems], NDArray[np.bool_]] | None = None,
 ) -> Grid:
     """Fill `grid` from its first missing block on; a block holds one problem of every cell.
 
     `save` is called after every chunk of blocks, `should_stop` before each. `facts` describe the
     scoring in addition to its precision; a grid that is scored in several calls stores all values.
+    `seen` tells which problems training has seen, as `data.seen.SeenProblems` does.
     """
     runner.decoder.eval()
     count, pairs = grid.evaluation.problems_per_cell, bucket.num_cells
@@ -192,7 +194,11 @@ def score_grid(
         problems = bucket.problems(start, stop)
         scores = score(runner, problems, bucket.keys(start, stop), threshold)
         grid.add(
-            problems.axis_lengths, scores.num_correct, scores.answer_tokens, scores.first_wrong
+            problems.axis_lengths,
+            scores.num_correct,
+            scores.answer_tokens,
+            scores.first_wrong,
+            None if seen is None else seen(problems),
         )
         grid.blocks_done = last
         save(grid)

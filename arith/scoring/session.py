@@ -6,6 +6,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from tape_arith.arith.data.bucket import Bucket, check_covers
+from tape_arith.arith.data.seen import SOON_MADE, SeenProblems
 from tape_arith.arith.decoders.build import user_errors
 from tape_arith.arith.decoders.environment import scoring_facts
 from tape_arith.arith.decoders.failures import explain_failures
@@ -25,6 +26,7 @@ from tape_arith.arith.runs.record import RunRecord, check_can_continue
 from tape_arith.arith.runs.run import Run
 from tape_arith.arith.scoring.greedy import FINAL_ANSWERS, final_answer_shares
 from tape_arith.arith.scoring.score import score_grid
+from tape_arith.arith.stopping import Stopped
 from tape_arith.arith.tasks.load import load_task
 from tape_arith.arith.terminal import bar, say
 from tape_arith.models.hardware import detect
@@ -90,6 +92,10 @@ def score_run(
                 count = min(2 * FINAL_ANSWERS, num_problems)
                 say(f"{title}: first, up to {count} final answers are decoded token by token")
                 facts |= final_answer_shares(runner, bucket, grid.axes, num_problems)
+            try:
+                seen = _seen_problems(record, title, should_stop)
+            except Stopped:
+                return grid
             grid = score_grid(
                 runner,
                 bucket,
@@ -98,9 +104,22 @@ def score_run(
                 progress=progress,
                 should_stop=should_stop,
                 facts=facts,
+                seen=seen,
             )
         run.write_timing(stage, earlier + time.perf_counter() - began)
     return grid
+
+
+def _seen_problems(record: RunRecord, title: str, should_stop: Callable[[], bool]) -> SeenProblems:
+    """Generate what training has seen again. Raises Stopped if `should_stop` says so meanwhile."""
+
+    def proceed(done: int) -> None:
+        if should_stop():
+            raise Stopped
+
+    if record.problems_seen > SOON_MADE:
+        say(f"{title}: first, the {record.problems_seen:,} problems of its training are generated")
+    return SeenProblems(record.config.bucket(record.seed), record.problems_seen, proceed)
 
 
 def empty_grid(
