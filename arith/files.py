@@ -30,6 +30,10 @@ _MOST_BYTES = 32 * 2**20
 # The time to parse nested tables grows with the square of their depth.
 _MOST_TOML_BYTES = 20_000
 
+# Windows has neither of the first two, but opens files as text unless told otherwise.
+_FLAGS = ("O_NONBLOCK", "O_CLOEXEC", "O_BINARY")
+_NOT_WAITING = sum(getattr(os, name, 0) for name in _FLAGS)
+
 _calls = itertools.count()
 
 
@@ -69,9 +73,10 @@ def atomic(path: Path) -> Iterator[Path]:
 
 def _sync_folder(folder: Path) -> None:
     """Let a rename in `folder` survive a power cut."""
-    if os.name == "nt":  # Windows opens no folders
+    try:
+        descriptor = os.open(folder, os.O_RDONLY)
+    except PermissionError:  # Windows opens no folders
         return
-    descriptor = os.open(folder, os.O_RDONLY)
     try:
         os.fsync(descriptor)
     finally:
@@ -157,7 +162,7 @@ def open_file(path: Path) -> Iterator[BufferedReader]:
     """
     try:
         # A plain open() waits forever for the writer of a named pipe.
-        descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+        descriptor = os.open(path, os.O_RDONLY | _NOT_WAITING)
         if not stat.S_ISREG(os.fstat(descriptor).st_mode):
             os.close(descriptor)
             raise Failure(f"cannot read {path}: it is not a file")
