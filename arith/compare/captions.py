@@ -111,7 +111,19 @@ def footnote(
         values = "Cells" if each == "cell" else "Values"
         spread += f"{values} are means over seeds; in a mean every {each} weighs the same."
     note = f"{source(panels, labels)} ± is the 95{NBSP}% interval: {spread}"
-    return " ".join([note, *convergence_notes(panels)])
+    return " ".join([note, *convergence_notes(panels), *untrained_notes(panels, labels)])
+
+
+def untrained_notes(panels: Sequence[Panel], labels: Mapping[str, str] | None = None) -> list[str]:
+    """Return a sentence for each length beyond which encodings have untrained indices."""
+    named: dict[str, list[str]] = {}
+    for panel in panels:
+        named.setdefault(panel.untrained, []).append((labels or {}).get(panel.name, panel.name))
+    return [
+        f"Indices were never trained in {words}: {', '.join(names)}."
+        for words, names in named.items()
+        if words
+    ]
 
 
 def convergence_notes(panels: Sequence[Panel]) -> list[str]:

@@ -5,6 +5,8 @@ from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 
+import numpy as np
+
 from tape_arith.arith.data.bucket import Bucket, check_covers
 from tape_arith.arith.data.seen import SOON_MADE, SeenProblems
 from tape_arith.arith.decoders.build import user_errors
@@ -29,6 +31,7 @@ from tape_arith.arith.scoring.score import score_grid
 from tape_arith.arith.stopping import Stopped
 from tape_arith.arith.tasks.load import load_task
 from tape_arith.arith.terminal import bar, say
+from tape_arith.models.encoding import PositionalEncoding
 from tape_arith.models.hardware import detect
 from tape_arith.models.runner import Runner
 
@@ -87,6 +90,7 @@ def score_run(
         earlier = run.timings().get(stage, 0.0) if grid is not empty else 0.0
         with explain_failures(f"scoring {name}"), user_errors(name.encoding):
             facts: dict[str, str | float] = {**scoring_facts(runner.hardware)}
+            facts |= _untrained_lengths(runner.decoder.pe, bucket)
             if load_task(config.task).step_symbols and not grid.blocks_done:
                 # No progress is shown meanwhile.
                 count = min(2 * FINAL_ANSWERS, num_problems)
@@ -108,6 +112,15 @@ def score_run(
             )
         run.write_timing(stage, earlier + time.perf_counter() - began)
     return grid
+
+
+def _untrained_lengths(pe: PositionalEncoding, bucket: Bucket) -> dict[str, float]:
+    """Return the facts UNTRAINED of an encoding that its longest problems of `bucket` exceed."""
+    digits = int(load_task(bucket.task).places(np.array([bucket.most]))[0])
+    longest = {"digits": digits, "tokens": bucket.longest}
+    limits = pe.trained_reach()
+    facts = {unit: f"untrained_beyond_{unit}" for unit in limits if limits[unit] < longest[unit]}
+    return {fact: limits[unit] for unit, fact in facts.items()}
 
 
 def _seen_problems(record: RunRecord, title: str, should_stop: Callable[[], bool]) -> SeenProblems:
