@@ -54,11 +54,13 @@ __all__ = [
 ]
 
 
-def __getattr__(name: str) -> Any:
-    """Import a name of the API when it is first used, because most need torch or pandas."""
-    if name not in _PLACES:
-        raise AttributeError(f"module 'tape_arith' has no attribute '{name}'")
-    return getattr(import_module(f"tape_arith.arith.{_PLACES[name]}"), name)
+if not TYPE_CHECKING:  # a type checker would take every name for one of ours
+
+    def __getattr__(name: str) -> Any:
+        """Import a name of the API when it is first used, because most need torch or pandas."""
+        if name not in _PLACES:
+            raise AttributeError(f"module 'tape_arith' has no attribute '{name}'")
+        return getattr(import_module(f"tape_arith.arith.{_PLACES[name]}"), name)
 
 
 def __dir__() -> list[str]:

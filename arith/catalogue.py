@@ -6,7 +6,9 @@ from pathlib import Path
 from textwrap import wrap
 from typing import Any
 
+from tape_arith.arith.compare.captions import seen_words
 from tape_arith.arith.compare.run_states import or_default
+from tape_arith.arith.data.seen import SOON_MADE, SeenProblems, seen_share
 from tape_arith.arith.errors import Failure, UsageError, unknown
 from tape_arith.arith.registry.declarations import Declaration, value_text
 from tape_arith.arith.registry.locate import (
@@ -20,6 +22,7 @@ from tape_arith.arith.registry.locate import (
 )
 from tape_arith.arith.registry.names import parse, task_location
 from tape_arith.arith.runs.command_lines import other_run_roots
+from tape_arith.arith.runs.config import Config
 from tape_arith.arith.runs.find import find_runs
 from tape_arith.arith.runs.preset import (
     describe_preset,
@@ -210,9 +213,12 @@ def describe(name: str) -> tuple[dict[str, Any], str]:
         return {"sweeps": [dict(zip(keys, row, strict=True)) for row in rows]}, "\n".join(lines)
     if is_preset(name):
         name = known_preset(name) or name
-        summary, config = describe_preset(name), load_preset(name).as_dict()
-        lines = [summary, *(f"  {key:<18}{value}" for key, value in config.items())]
-        return {"preset": name, "summary": summary, "config": config}, "\n".join(lines)
+        summary, config = describe_preset(name), load_preset(name)
+        settings, share = config.as_dict(), _seen_share(config)
+        lines = [summary, *(f"  {key:<18}{value}" for key, value in settings.items())]
+        lines += [] if share is None else [f"With seed 0, {seen_words(share)}."]
+        about = {"preset": name, "summary": summary, "config": settings, "seen_share": share}
+        return about, "\n".join(lines)
     encodings = known_names("encoding")
     changes = {known: kind for kind in KINDS[1:] for known in known_names(kind)}
     if name in changes:
@@ -228,6 +234,21 @@ def describe(name: str) -> tuple[dict[str, Any], str]:
         parts += [("extrapolation", parsed.extrapolation.name)] if parsed.extrapolation else []
     facts = [_part_facts(kind, name) for kind, name in parts]
     return {"parts": facts}, "\n\n".join(map(_part_text, facts))
+
+
+def _seen_share(config: Config) -> float | None:
+    """Compute which share of the tested problems of trained lengths seed 0 has seen in training.
+
+    None if settings of the task are missing, as in `mini@sort`.
+    """
+    try:
+        training, tested = config.bucket(0), config.evaluation_bucket()
+    except UsageError:
+        return None
+    count = config.problems_seen()
+    if count > SOON_MADE:
+        say(f"the {count:,} problems of a training are generated, to see which are tested too")
+    return seen_share(SeenProblems(training, count), tested, config.problems_per_cell)
 
 
 def _default(option: dict[str, Any], automatic: str) -> str:

@@ -30,6 +30,10 @@ _MOST_BYTES = 32 * 2**20
 # The time to parse nested tables grows with the square of their depth.
 _MOST_TOML_BYTES = 20_000
 
+# Windows has neither of the first two, but opens files as text unless told otherwise.
+_FLAGS = ("O_NONBLOCK", "O_CLOEXEC", "O_BINARY")
+_NOT_WAITING = sum(getattr(os, name, 0) for name in _FLAGS)
+
 _calls = itertools.count()
 
 
@@ -40,23 +44,24 @@ _calls = itertools.count()
 def atomic(path: Path) -> Iterator[Path]:
     """Yield a temporary file that replaces `path` when the block ends without an error.
 
-    First removes what killed writers of `path` left. Raises Failure, naming `path`, if writing
-    fails or `path` is not a regular file; then no partial file is left.
+    First removes what killed writers of `path` left. The file is readable to whom the umask says,
+    whoever writes it: safetensors makes its files private. Raises Failure, naming `path`, if
+    writing fails or `path` is not a regular file; then no partial file is left.
     """
     temporary = temporary_path(path)
     _check_replaceable(path)
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         remove_stale_temporaries(path.parent, path.name)
+        temporary.touch()
+        mode = temporary.stat().st_mode  # of a new file here
         yield temporary
+        if temporary.stat().st_mode != mode:
+            temporary.chmod(mode)
         with open(temporary, "rb") as file:
             os.fsync(file.fileno())
         os.replace(temporary, path)
-        descriptor = os.open(path.parent, os.O_RDONLY)
-        try:
-            os.fsync(descriptor)  # so that the rename survives a power cut
-        finally:
-            os.close(descriptor)
+        _sync_folder(path.parent)
     except BaseException as error:
         # Where `path` cannot exist (name too long, parent is a file), neither can `temporary`.
         with suppress(OSError):
@@ -64,6 +69,18 @@ def atomic(path: Path) -> Iterator[Path]:
         if isinstance(error, OSError):
             raise Failure(f"cannot write {path}: {error.strerror or error}") from error
         raise
+
+
+def _sync_folder(folder: Path) -> None:
+    """Let a rename in `folder` survive a power cut."""
+    try:
+        descriptor = os.open(folder, os.O_RDONLY)
+    except PermissionError:  # Windows opens no folders
+        return
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
 
 
 def _check_replaceable(path: Path) -> None:
@@ -145,7 +162,7 @@ def open_file(path: Path) -> Iterator[BufferedReader]:
     """
     try:
         # A plain open() waits forever for the writer of a named pipe.
-        descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+        descriptor = os.open(path, os.O_RDONLY | _NOT_WAITING)
         if not stat.S_ISREG(os.fstat(descriptor).st_mode):
             os.close(descriptor)
             raise Failure(f"cannot read {path}: it is not a file")

@@ -12,8 +12,12 @@ from typing import Any
 
 from tape_arith.arith.errors import EXIT_AGAIN, EXIT_DONE, EXIT_INTERRUPTED, EXIT_PARTLY
 
-_STOP_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGUSR2)
-"""Signals of Ctrl-C, a scheduler, a lost terminal, and Slurm before preemption or time limit."""
+HANGUP: signal.Signals | None = getattr(signal, "SIGHUP", None)
+"""The signal of a lost terminal; Windows has none."""
+PREEMPTION: signal.Signals | None = getattr(signal, "SIGUSR2", None)
+"""Slurm's signal before preemption or time limit; Windows has none."""
+_STOP_SIGNALS = tuple(filter(None, (signal.SIGINT, signal.SIGTERM, HANGUP, PREEMPTION)))
+"""Signals of Ctrl-C, a scheduler, a lost terminal, and Slurm."""
 
 
 class Stopped(Exception):
@@ -27,12 +31,12 @@ def install_handler(handler: Callable[[int, FrameType | None], Any]) -> dict[sig
     """
 
     def handle(number: int, frame: FrameType | None) -> None:
-        if number == signal.SIGHUP:
+        if number == HANGUP:
             _detach_stdout()
         handler(number, frame)
 
-    ignored = signal.getsignal(signal.SIGHUP) == signal.SIG_IGN
-    handled = [number for number in _STOP_SIGNALS if not (ignored and number == signal.SIGHUP)]
+    ignored = HANGUP is not None and signal.getsignal(HANGUP) == signal.SIG_IGN
+    handled = [number for number in _STOP_SIGNALS if not (ignored and number == HANGUP)]
     return {number: signal.signal(number, handle) for number in handled}
 
 

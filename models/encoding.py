@@ -43,6 +43,7 @@ class Setting:
                                 the docstrings of the encodings)
     separator_ids               tokens that end an operand, an item or a step; '=' is the last
     longest_number              digits of the longest number, or string, in test
+    trained_number              the same in training
     ascending                   numbers begin with their least significant digit
     unbroken                    no other token is between the digits of a number
     coupled                     pairs of Cho et al. 2024: digit k of the answer with digit k of each
@@ -60,6 +61,7 @@ class Setting:
     separator_ids: tuple[int, ...]
     end_id: int
     longest_number: int
+    trained_number: int
     ascending: bool
     unbroken: bool
     coupled: Literal["alike", "mirrored"] | None
@@ -212,6 +214,14 @@ class PositionalEncoding(nn.Module):
         """Compute the state that layers pass on, such as angles, biases or TAPE's e."""
         return ()
 
+    def trained_reach(self) -> dict[str, int]:
+        """Return the greatest lengths at which every row of a learned table is a trained one.
+
+        "digits": of a number or string; "tokens": of a sequence. Without an entry there is no
+        limit. Scoring records what is exceeded, and figures say so.
+        """
+        return {}
+
     def measures(self, first: State, state: State) -> dict[str, Tensor]:
         """Measure `state` for studies: numbers per token by name, [B or 1, T], means over heads.
 
@@ -296,6 +306,10 @@ class Combination(PositionalEncoding):
 
     def start(self, x: Tensor, index: Tensor, seqs: Sequences) -> State:
         return self.attending.start(x, index, seqs)
+
+    def trained_reach(self) -> dict[str, int]:
+        limits = [limit for part in self.each for limit in part.trained_reach().items()]
+        return {unit: min(n for u, n in limits if u == unit) for unit, _ in limits}
 
     def measures(self, first: State, state: State) -> dict[str, Tensor]:
         return self.attending.measures(first, state)

@@ -298,23 +298,19 @@ def _start_rescales(encoding: Rotary) -> bool:
 
 def _code_ramp(theta: Tensor, trained_length: int) -> Tensor:
     """Compute g_f by index, as in jquesnelle/yarn; float64 [R]."""
-    count = theta.shape[-1]
-    # ln theta_f = -f/R ln(base); of one frequency alone g is 1 for any base.
-    step = -float(theta[1].log()) if count > 1 else 1.0
-
-    def index_of(rotations: int) -> float:
-        """Return the real index of the frequency with `rotations` turns per trained length."""
-        return math.log(trained_length / (rotations * 2 * math.pi)) / step
-
-    low = max(math.floor(index_of(BETA_FAST)), 0)
-    high = min(math.ceil(index_of(BETA_SLOW)), 2 * count - 1)
-    if high <= low:
+    turns, count = trained_length / (2 * math.pi), theta.shape[-1]
+    if turns <= 1:
         raise UsageError(
             f"yarn: a trained length of {trained_length} tokens is less than one turn of the "
             "fastest frequency; use ramp=paper"
         )
+    # ln theta_f = -f step. A frequency alone is kept for any step.
+    step = -theta[1].log() if count > 1 else torch.ones_like(theta[0])
+    low = (math.log(turns / BETA_FAST) / step).floor().clamp_min(0)
+    high = (math.log(turns / BETA_SLOW) / step).ceil().clamp_max(2 * count - 1)
     index = torch.arange(count, dtype=torch.float64, device=theta.device)
-    return 1 - ((index - low) / (high - low)).clamp(0, 1)
+    # Where even the slowest frequency turns BETA_FAST times, low is beyond all of them.
+    return 1 - ((index - low) / (high - low).clamp_min(1e-3)).clamp(0, 1)
 
 
 def _paper_ramp(theta: Tensor, trained_length: int) -> Tensor:

@@ -178,7 +178,7 @@ def test_requests_that_make_no_sense_are_usage_errors(trained: Path, here: Path)
         with pytest.raises(tape_arith.UsageError, match=message):
             request()
     with pytest.raises(AttributeError, match="no attribute 'trian'"):
-        tape_arith.trian  # noqa: B018
+        tape_arith.trian  # type: ignore[attr-defined]  # noqa: B018
     with pytest.raises(tape_arith.UsageError, match="there is no seed"):
         tape_arith.run("rope", seeds=[], preset="mini")
     own_data = tape_arith.TrainOptions(data=Path("data"))

@@ -19,6 +19,7 @@ from tape_arith.arith.files import (
     temporary_path,
     write_text,
 )
+from tests.helpers.tiny_runs import done, settings
 
 ROOT = Path(__file__).parents[1]
 
@@ -139,3 +140,20 @@ def test_what_cannot_be_read_is_refused(tmp_path: Path) -> None:
         for read in (read_text, sha256):
             with pytest.raises(Failure, match=f"cannot read {path}"):
                 read(path)
+
+
+def test_the_umask_says_who_may_read_what_commands_write(here: Path) -> None:
+    """Whichever library writes: weights, arrays, tables, figures."""
+    before = os.umask(0o007)
+    try:
+        done("train", "--pe", "rope", *settings())
+        done("export", "runs/mini/rope/seed-0")
+        done("generate", *settings(), "--workers", 1)
+        done("generate", *settings(), "--workers", 1, "--format", "parquet", "--out", "p.parquet")
+        done("heatmap", "--compare", "rope", "--out", "f.png")
+        done("leaderboard", "--out", "b.md")
+    finally:
+        os.umask(before)
+    modes = {path: path.stat().st_mode & 0o777 for path in here.rglob("*") if path.is_file()}
+    assert {path.suffix for path in modes} >= {".safetensors", ".json", ".png", ".parquet", ".npy"}
+    assert {path: mode for path, mode in modes.items() if mode != 0o660} == {}

@@ -9,11 +9,14 @@ import subprocess
 import sys
 import tarfile
 import tomllib
+import venv
 import zipfile
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
 import typer
 
 from tape_arith import cli
@@ -24,6 +27,7 @@ from tape_arith.arith.registry.names import parse_list
 from tape_arith.arith.runs.preset import PRESETS_FOLDER, presets
 from tests.helpers.tiny_runs import SETTINGS, done
 
+FILES = ("pyproject.toml", "README.md", "py.typed")
 ROOT = Path(cli.__file__).parent
 READMES = [*ROOT.glob("README.md"), *ROOT.glob("arith/*/README.md"), *ROOT.glob("models/README.md")]
 TEXT = "\n".join(path.read_text(encoding="utf-8") for path in READMES)
@@ -100,14 +104,74 @@ def test_every_folder_with_code_is_installed() -> None:
     assert sorted(folders | {"tape_arith"}) == sorted(settings["packages"])
 
 
+def copied_tree(tree: Path) -> Path:
+    """Copy what a wheel is built from."""
+    for folder in ("arith", "models"):
+        shutil.copytree(ROOT / folder, tree / folder, ignore=shutil.ignore_patterns("__pycache__"))
+    for file in (*ROOT.glob("*.py"), *(ROOT / name for name in FILES)):
+        shutil.copy(file, tree)
+    return tree
+
+
+def built(kind: str, tree: Path, folder: Path) -> Path:
+    """Build the wheel or the source archive ("sdist") of a tree in `folder`."""
+    out = folder / "built"
+    code = f"from setuptools import build_meta; build_meta.build_{kind}({str(out)!r})"
+    subprocess.run([sys.executable, "-c", code], cwd=tree, check=True, capture_output=True)
+    return next(out.iterdir()).rename(folder / f"{tree.name}.{kind}")
+
+
+SCRIPT = """
+from torch import Tensor
+
+import tape_arith
+from tape_arith.models.encoding import PositionalEncoding
+from tape_arith.models.sequences import Sequences
+
+
+class Mine(PositionalEncoding):
+    def indices(self, seqs: Sequences) -> Tensor:
+        return super().indices(seqs) + 1
+
+
+reveal_type(tape_arith.train("rope", preset="mini"))
+reveal_type(tape_arith.leaderboard(preset="mini"))
+tape_arith.train(3)
+tape_arith.trian("rope")
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(find_spec("mypy") is None, reason="needs mypy: pip install mypy")
+def test_a_script_is_checked_against_the_types_of_an_installed_wheel(tmp_path: Path) -> None:
+    venv.create(tmp_path / "venv")
+    (packages,) = (tmp_path / "venv").glob("lib/python*/site-packages")
+    with zipfile.ZipFile(built("wheel", copied_tree(tmp_path / "tree"), tmp_path)) as wheel:
+        wheel.extractall(packages)
+    (packages / "others.pth").write_text(str(Path(torch.__file__).parents[1]))
+    (tmp_path / "script.py").write_text(SCRIPT)
+    python = str(tmp_path / "venv" / "bin" / "python")
+    result = subprocess.run(
+        [sys.executable, "-m", "mypy", "--strict", "--python-executable", python, "script.py"],
+        cwd=tmp_path,
+        env={key: value for key, value in os.environ.items() if key != "PYTHONPATH"},
+        capture_output=True,
+        text=True,
+    )
+    *lines, last = result.stdout.splitlines()
+    assert last == "Found 2 errors in 1 file (checked 1 source file)", result.stdout
+    for line, words in zip(
+        lines,
+        ["tape_arith.arith.api.run.Run", "DataFrame", 'has incompatible type "int"', '"trian"'],
+        strict=True,
+    ):
+        assert words in line
+
+
 @pytest.mark.slow
 def test_what_is_installed_knows_its_commit(tmp_path: Path) -> None:
     """Of a wheel, and of one by way of a source archive: neither is in a repository."""
-    tree, built, archive = (tmp_path / name for name in ("tree", "built", "archive"))
-    for folder in ("arith", "models"):
-        shutil.copytree(ROOT / folder, tree / folder, ignore=shutil.ignore_patterns("__pycache__"))
-    for file in (*ROOT.glob("*.py"), ROOT / "pyproject.toml", ROOT / "README.md"):
-        shutil.copy(file, tree)
+    tree, archive = copied_tree(tmp_path / "tree"), tmp_path / "archive"
     with (tree / "pyproject.toml").open("a") as project:
         project.write('\n[project.urls]\nRepository = "https://example.org/suite"\n')
     as_somebody = ("-c", "user.name=Somebody", "-c", "user.email=somebody@example.org")
@@ -115,11 +179,6 @@ def test_what_is_installed_knows_its_commit(tmp_path: Path) -> None:
         subprocess.run(["git", "-C", str(tree), *words], check=True)
     head = ["git", "-C", str(tree), "rev-parse", "--short=12", "HEAD"]
     commit = subprocess.run(head, capture_output=True, text=True, check=True).stdout.strip()
-
-    def made(kind: str, folder: Path) -> Path:
-        code = f"from setuptools import build_meta; build_meta.build_{kind}({str(built)!r})"
-        subprocess.run([sys.executable, "-c", code], cwd=folder, check=True, capture_output=True)
-        return next(built.iterdir()).rename(tmp_path / f"{folder.name}.{kind}")
 
     def version(wheel: Path) -> str:
         installed = wheel.with_suffix("")
@@ -133,11 +192,14 @@ def test_what_is_installed_knows_its_commit(tmp_path: Path) -> None:
         variables = {**os.environ, "PYTHONPATH": str(installed)}
         return subprocess.check_output(command, env=variables, cwd=tmp_path, text=True).strip()
 
-    with tarfile.open(made("sdist", tree)) as source:
+    with tarfile.open(built("sdist", tree, tmp_path)) as source:
         source.extractall(archive, filter="data")
     (unpacked,) = archive.iterdir()
     for source_tree in (tree, unpacked):
-        assert version(made("wheel", source_tree)) == f"tape-arith {own_version()} ({commit})"
+        assert (
+            version(built("wheel", source_tree, tmp_path))
+            == f"tape-arith {own_version()} ({commit})"
+        )
 
 
 def test_the_table_is_that_of_the_leaderboard() -> None:

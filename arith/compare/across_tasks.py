@@ -6,7 +6,7 @@ from dataclasses import replace
 import pandas as pd
 
 from tape_arith.arith.compare.board import Section
-from tape_arith.arith.compare.captions import guess_words, recipe, source
+from tape_arith.arith.compare.captions import guess_words, recipe, seen_in_training, source
 from tape_arith.arith.compare.labels import panel_labels
 from tape_arith.arith.compare.leaderboard import SECTIONS, by_rank, level, section
 from tape_arith.arith.compare.lengths import trained_and_tested
@@ -81,6 +81,7 @@ def across_tasks(
             trained_and_tested(panels[0].axes),
             source(panels, labels),
             guess_words(task),
+            seen_in_training(panels),
         )
         for (task, preset), panels in shown.items()
     ]

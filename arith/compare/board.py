@@ -154,7 +154,7 @@ class Board:
                 left=True,
                 shown=any(row.told for row in self.rows),
                 note="Told: the encoding is told the longest tested length, which its positions "
-                "cover in training.",
+                "cover in training." * any(row.told for row in self.rows),
             ),
             of_panel["seeds"],
             of_panel["interval"],

@@ -2,6 +2,7 @@
 
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
+from math import fsum
 
 from tape_arith.arith.compare.lengths import cell, trained_and_tested
 from tape_arith.arith.compare.priors import told_note
@@ -113,10 +114,64 @@ def footnote(
     note = (
         f"{source(panels, labels)}{told_note(panels, labels)} ± is the 95{NBSP}% interval: {spread}"
     )
-    if any(grid.converged is False for panel in panels for grid in panel.grids):
+    return " ".join([note, *convergence_notes(panels), *untrained_notes(panels, labels)])
+
+
+def untrained_notes(panels: Sequence[Panel], labels: Mapping[str, str] | None = None) -> list[str]:
+    """Return a sentence for each length beyond which encodings have untrained indices."""
+    named: dict[str, list[str]] = {}
+    for panel in panels:
+        named.setdefault(panel.untrained, []).append((labels or {}).get(panel.name, panel.name))
+    return [
+        f"Indices were never trained in {words}: {', '.join(names)}."
+        for words, names in named.items()
+        if words
+    ]
+
+
+def convergence_notes(panels: Sequence[Panel]) -> list[str]:
+    """Return sentences on the problems in distribution that training has seen, and on runs that
+    have not converged, if any."""
+    grids = [grid for panel in panels for grid in panel.grids]
+    judged = [grid for each in grids if (grid := each.judged) is not None]
+    known = _seen_shares(panels)
+    words = seen_in_training(panels)
+    notes = [f"{words[0].upper()}{words[1:]}."] if words else []
+    if any(grid.converged is False for grid in grids):
         usual = " on the usual problems" if SPLIT_WORDS.get(panels[0].first.split, True) else ""
-        note += f" Not converged: below 99{NBSP}% in distribution{usual}."
-    return note
+        some = ", of some runs" if known else ""
+        counted = f", what training has seen included{some}"
+        if len(known) == len(judged):
+            counted = "" if min(known) == 1 else ", of what training has not seen"
+        notes.append(f"Not converged: below 99{NBSP}% in distribution{usual}{counted}.")
+    return notes
+
+
+def _seen_shares(panels: Sequence[Panel]) -> list[float]:
+    judged = [grid.judged for panel in panels for grid in panel.grids]
+    shares = [grid.seen_share for grid in judged if grid is not None]
+    return [share for share in shares if share is not None]
+
+
+def seen_in_training(panels: Sequence[Panel]) -> str:
+    """Return `seen_words` of the mean over the grids that know their share; "" if none does."""
+    known = _seen_shares(panels)
+    return seen_words(fsum(known) / len(known)) if known else ""
+
+
+def seen_words(share: float) -> str:
+    """Return what follows for convergence from the share of problems that training has seen.
+
+    >>> seen_words(0.066).replace(NBSP, " ")
+    'training has seen 6.6 % of the problems in distribution'
+    >>> seen_words(1)
+    'training has seen all of the problems in distribution, so that convergence is recall'
+    """
+    percentage = "all" if share == 1 else f"{100 * share:.{1 if share < 0.9995 else 3}f}{NBSP}%"
+    text = f"training has seen {percentage} of the problems in distribution"
+    if share == 1:
+        return f"{text}, so that convergence is recall"
+    return f"{text}; the others decide convergence" if share > 0.5 else text
 
 
 def source(panels: Sequence[Panel], labels: Mapping[str, str] | None = None) -> str:

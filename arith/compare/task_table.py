@@ -46,11 +46,14 @@ class TaskRuns(NamedTuple):
     """A description of where the numbers come from (`captions.source`)."""
     guess: str
     """How often a guess is right, in words, if that does not fall with length."""
+    seen: str = ""
+    """The share of problems in distribution that training has seen, in words, if it is known."""
 
     def describe(self) -> str:
-        """Return "copy trained to 12 digits and tested to 24 (preset mini-copy)", with `guess`."""
-        guess = f", {self.guess}" if self.guess else ""
-        return f"{self.task} {self.lengths} (preset {self.recipe}{guess})"
+        """Return "copy trained to 12 digits and tested to 24 (preset mini-copy)", with `guess`
+        and `seen`."""
+        more = "".join(f", {words}" for words in (self.guess, self.seen) if words)
+        return f"{self.task} {self.lengths} (preset {self.recipe}{more})"
 
 
 class Line(NamedTuple):

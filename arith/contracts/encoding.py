@@ -41,6 +41,7 @@ SETTING = Setting(
     separator_ids=(PLUS, EQUALS),
     end_id=END,
     longest_number=37,
+    trained_number=9,
     ascending=True,
     unbroken=True,
     coupled="alike",

@@ -65,6 +65,7 @@ def setting_for(config: Config) -> Setting:
         end_id=EOS,
         loops=config.loops,
         longest_number=int(task.places(np.array([tested.most]))[0]),
+        trained_number=int(task.places(np.array([config.bucket(0).most]))[0]),
         ascending=task.format.order == "reversed",
         unbroken=not (task.format.hints or task.format.spaces),
         coupled=None if task.format.scratchpad else task.coupled,

@@ -14,14 +14,14 @@ import numpy as np
 from safetensors import SafetensorError
 from safetensors.torch import save_file
 
-from tape_arith.arith.compare.captions import percent_of
+from tape_arith.arith.compare.captions import convergence_notes, percent_of
 from tape_arith.arith.decoders.build import setting_for
 from tape_arith.arith.decoders.weights import trained_decoder, trained_record
 from tape_arith.arith.errors import Failure, UsageError
 from tape_arith.arith.export.citations import bibtex
 from tape_arith.arith.export.folder import exported, is_exported, render
 from tape_arith.arith.export.source_files import source_files
-from tape_arith.arith.files import sha256, slug, write_text
+from tape_arith.arith.files import atomic, sha256, slug, write_text
 from tape_arith.arith.grids.axes import REGION_WORDS
 from tape_arith.arith.grids.grid import Grid
 from tape_arith.arith.grids.panel import Panel
@@ -105,10 +105,11 @@ def _write_model(target: Path, run: Run, name: Name, record: RunRecord) -> None:
     # A checkpoint omits the buffers that an encoding computes from its setting; an export has them.
     tensors = {**decoder.state_dict(), **dict(decoder.named_buffers())}
     named = {f"decoder.{key}": tensor.cpu().contiguous() for key, tensor in tensors.items()}
-    try:
-        save_file(named, target / _WEIGHTS, metadata={"format": "pt"})
-    except SafetensorError as error:  # a full disk
-        raise Failure(f"cannot write {target / _WEIGHTS}: {error}") from error
+    with atomic(target / _WEIGHTS) as temporary:
+        try:
+            save_file(named, temporary, metadata={"format": "pt"})
+        except SafetensorError as error:  # a full disk
+            raise Failure(f"cannot write {target / _WEIGHTS}: {error}") from error
 
 
 def _configs(name: Name, record: RunRecord, decoder: Decoder) -> dict[str, dict[str, Any]]:
@@ -201,6 +202,7 @@ def _model_card(run: Run, name: Name, record: RunRecord, decoder: Decoder) -> st
         num_parameters=decoder.num_parameters(),
         num_own_parameters=sum(p.numel() for p in decoder.pe.parameters()),
         grid=grid,
+        convergence=" ".join(convergence_notes([Panel.of([grid])])) if grid else "",
         regions=grid and {REGION_WORDS[r]: percent_of(Panel.of([grid]), r) for r in REGION_WORDS},
         lengths=grid and _by_length(grid),
         symbol=task.symbol,

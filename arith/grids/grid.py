@@ -28,14 +28,14 @@ from tape_arith.arith.grids.axes import (
 )
 from tape_arith.arith.grids.evaluation_set import EvaluationSet
 from tape_arith.arith.grids.facts import About, Budget, Evaluation
-from tape_arith.arith.grids.grid_document import CELLS, GridDocument
+from tape_arith.arith.grids.grid_document import CELLS, SEEN_CELLS, GridDocument
 
 if TYPE_CHECKING:
     import pandas as pd
 
 Floats = NDArray[np.float64]
 CONVERGED = 0.99
-"""In-distribution mean at or above which a run counts as converged."""
+"""Exact match in distribution at or above which a run counts as converged."""
 # Each share of right tokens is rounded to a multiple of this before it is added, so that sums are
 # exact and do not depend on the order or the size of the chunks. The rounding is below 5e-10.
 _SHARE_UNIT = 2.0**-30
@@ -73,9 +73,15 @@ class Grid:
     total: Ints
     """int64: problems scored: `blocks_done` in every cell, and the `chunk_rows`."""
     right_sum: Floats
-    """float64: sum over problems of the share of right answer tokens."""
+    """float64: sum over problems of the share of right answer tokens. Of this and the next the last
+    digits depend on the precision of the scoring; `exact` does not."""
     first_wrong_sum: Ints
     """int64: sum over wrong answers of `Outcome.first_wrong`."""
+    seen: Ints | None = None
+    """int64: problems among `total` that training has seen; None if not known, as of grids before
+    0.10.0. A longer problem than trained is never one."""
+    seen_exact: Ints | None = None
+    """int64: problems among `seen` answered exactly."""
     standard: "Grid | None" = None
     """For a grid of another split, the run's grid on the split EVALUATION; None if not known."""
     about: About | None = None
@@ -86,7 +92,7 @@ class Grid:
     @classmethod
     def empty(cls, encoding: str, axes: Axes, **facts: Any) -> Self:
         """Return a grid without blocks."""
-        exact, total, first_wrong_sum = np.zeros((3, *shape(axes)), np.int64)
+        exact, total, first_wrong_sum, seen, seen_exact = np.zeros((5, *shape(axes)), np.int64)
         return cls(
             encoding=encoding,
             axes=axes,
@@ -95,17 +101,19 @@ class Grid:
             total=total,
             right_sum=np.zeros(shape(axes)),
             first_wrong_sum=first_wrong_sum,
+            seen=seen,
+            seen_exact=seen_exact,
         )
 
     @classmethod
     def load(cls, path: Path) -> Self:
         """Read a grid. Raises Failure, naming the file; Corrupt if it is damaged."""
         document = read_document(path, GridDocument)
-        excluded = {*CELLS, "axes", "trained_digits", "budget", "evaluation"}
+        excluded = {*CELLS, *SEEN_CELLS, "axes", "trained_digits", "budget", "evaluation"}
         facts = document.model_dump(exclude=excluded, exclude_none=True)
         cells = {
             name: np.array(getattr(document, name)).reshape(shape(document.scored_axes))
-            for name in CELLS
+            for name in document.cells
         }
         exact, total = cells["exact"], cells["total"]
         right_share = np.nan_to_num(cells["right_share"].astype(np.float64))
@@ -120,6 +128,8 @@ class Grid:
             # Sums are multiples of a known unit, so that rounding restores them exactly.
             right_sum=np.rint(right_share * total / _SHARE_UNIT) * _SHARE_UNIT,
             first_wrong_sum=np.rint(first_wrong * (total - exact)).astype(np.int64),
+            seen=cells.get("seen"),
+            seen_exact=cells.get("seen_exact"),
         )
 
     def save(self, path: Path) -> None:
@@ -127,7 +137,7 @@ class Grid:
         entries = []
         for key, value in with_checksum(self.content(), GridDocument.kind).items():
             entry = json.dumps(value)
-            if key in CELLS:
+            if key in (*CELLS, *SEEN_CELLS):
                 entry = "[\n  " + ",\n  ".join(map(json.dumps, value)) + "\n ]"
             entries.append(f'"{key}": {entry}')
         write_text(path, "{\n " + ",\n ".join(entries) + "\n}\n")
@@ -140,7 +150,10 @@ class Grid:
             "right_share": _nullable(self.right_sum, self.total),
             "first_wrong": _nullable(self.first_wrong_sum, self.total - self.exact),
         }
-        facts = {key: getattr(self, key) for key in GridDocument.model_fields if key not in CELLS}
+        if self.seen is not None and self.seen_exact is not None:
+            cells |= {"seen": self.seen.tolist(), "seen_exact": self.seen_exact.tolist()}
+        names = GridDocument.model_fields.keys() - {*CELLS, *SEEN_CELLS}
+        facts = {key: getattr(self, key) for key in GridDocument.model_fields if key in names}
         facts |= {"budget": self.budget.as_dict(), "evaluation": self.evaluation.as_dict()}
         facts["axes"] = [axis._asdict() for axis in self.axes]
         if not self.settings:
@@ -189,7 +202,8 @@ class Grid:
     def to_frame(self) -> "pd.DataFrame":
         """Return one row per cell: its run, its length on each axis, and its score.
 
-        exact_match, right_share   right problems and right answer tokens, 0..1; nan before scoring
+        exact_match, right_share   right problems and right answer tokens, 0..1; nan before scoring.
+                                   The second depends on the precision of the scoring
         in_distribution            whether all lengths were trained
         """
         import pandas as pd
@@ -224,14 +238,36 @@ class Grid:
         return fsum(self.accuracy[mask]) / int(mask.sum())
 
     @property
+    def seen_share(self) -> float | None:
+        """The share of problems in distribution that training has seen, 0..1; None if not known."""
+        if self.seen is None or not self.blocks_done:
+            return None
+        return int(self.seen.sum()) / int(self.total[self.mask("in_distribution")].sum())
+
+    @property
     def converged(self) -> bool | None:
         """True if the trained lengths were learned; None while no block is counted.
 
-        On another split than EVALUATION, `standard` decides; None if that is not known.
+        Of the problems in distribution only those count that training has not seen. If it has seen
+        all of them, or which is not known, all count. On another split than EVALUATION, `standard`
+        decides; None if that is not known.
         """
-        grid = self if self.split == EVALUATION else self.standard
-        value = None if grid is None else grid.mean("in_distribution")
+        value = None if self.judged is None else self.judged._learned_share()
         return None if value is None else value >= CONVERGED - SLACK
+
+    @property
+    def judged(self) -> "Grid | None":
+        """The run's grid that decides whether it converged: that of the usual problems."""
+        return self if self.split == EVALUATION else self.standard
+
+    def _learned_share(self) -> float | None:
+        """Return exact match on all problems in distribution that training has not seen."""
+        if self.seen is None or self.seen_exact is None or self.seen_share in (None, 1):
+            return self.mean("in_distribution")
+        inside = self.mask("in_distribution")
+        exact, unseen = self.exact - self.seen_exact, self.total - self.seen
+        # Each problem weighs the same: some cells have hardly any that training has not seen.
+        return int(exact[inside].sum()) / int(unseen[inside].sum())
 
     def __repr__(self) -> str:
         return f"<Grid of {self.summary()}>"
@@ -256,12 +292,18 @@ class Grid:
         )
 
     def add(
-        self, axis_lengths: Ints, num_correct: Ints, answer_tokens: Ints, first_wrong: Ints
+        self,
+        axis_lengths: Ints,
+        num_correct: Ints,
+        answer_tokens: Ints,
+        first_wrong: Ints,
+        seen: Bools | None = None,
     ) -> None:
         """Count a chunk of n scored problems: one array int[n, axes] and three arrays int[n].
 
         `num_correct` of `answer_tokens` are right; `first_wrong` is the index of the first wrong
-        one, -1 for an exact answer. The order and the size of chunks do not change the sums, not
+        one, -1 for an exact answer. `seen` bool[n] tells which problems training has seen; without
+        it the grid does not know. The order and the size of chunks do not change the sums, not
         even in the last bit. The caller must raise `blocks_done`, or `chunk_rows`.
         """
         shortest = np.array([axis.shortest for axis in self.axes])
@@ -272,9 +314,15 @@ class Grid:
 
         share = np.rint(num_correct / answer_tokens / _SHARE_UNIT) * _SHARE_UNIT
         self.total += summed()
-        self.exact += summed(num_correct == answer_tokens).astype(np.int64)
+        is_exact = num_correct == answer_tokens
+        self.exact += summed(is_exact).astype(np.int64)
         self.right_sum += summed(share)
         self.first_wrong_sum += summed(np.maximum(first_wrong, 0)).astype(np.int64)
+        if seen is None or self.seen is None or self.seen_exact is None:
+            self.seen = self.seen_exact = None
+        else:
+            self.seen += summed(seen).astype(np.int64)
+            self.seen_exact += summed(seen & is_exact).astype(np.int64)
         assert self.total.max() <= self.evaluation.problems_per_cell, "a chunk counted twice"
 
 

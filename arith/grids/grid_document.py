@@ -7,11 +7,13 @@ from pydantic import BeforeValidator, Field, model_validator
 
 from tape_arith.arith.data.bucket import MOST_PER_CELL
 from tape_arith.arith.documents import Count, NonNegative, Part, Positive, Share, Text
-from tape_arith.arith.grids.axes import Axes, ScoredAxis, digit_pairs, shape
+from tape_arith.arith.grids.axes import Axes, ScoredAxis, digit_pairs, region_mask, shape
 from tape_arith.arith.grids.facts import Budget, Evaluation
 
 CELLS = ("exact", "total", "right_share", "first_wrong")
 """The keys whose values are arrays of the shape of the axes."""
+SEEN_CELLS = ("seen", "seen_exact")
+"""Further such keys, of a grid that knows which problems training has seen."""
 _Scalar = bool | int | float | Text
 _Value = TypeVar("_Value")
 
@@ -67,6 +69,13 @@ class GridDocument(Part):
     total: _Cells[Count]
     right_share: _Cells[Share | None]
     first_wrong: _Cells[Annotated[float, Field(ge=0, le=MOST_PER_CELL)] | None]
+    seen: _Cells[Count] | None = None
+    seen_exact: _Cells[Count] | None = None
+
+    @property
+    def cells(self) -> tuple[str, ...]:
+        """The keys of arrays that the file has."""
+        return CELLS if self.seen is None else (*CELLS, *SEEN_CELLS)
 
     @property
     def scored_axes(self) -> Axes:
@@ -84,7 +93,9 @@ class GridDocument(Part):
             raise ValueError("'axes', 'trained_digits' and 'max_digits' contradict each other")
         *first, columns = shape(self.scored_axes)
         num_rows = first[0] if first else 1
-        for name in CELLS:
+        if (self.seen is None) != (self.seen_exact is None):
+            raise ValueError("'seen' and 'seen_exact' go together")
+        for name in self.cells:
             rows = getattr(self, name)
             if len(rows) != num_rows or any(len(row) != columns for row in rows):
                 raise ValueError(f"'{name}' must be {num_rows} rows of {columns}")
@@ -100,4 +111,14 @@ class GridDocument(Part):
             or (exact > total).any()
         ):
             raise ValueError("'exact', 'total' and 'blocks_done' contradict each other")
+        if self.seen is not None:
+            seen, seen_exact = np.array(self.seen), np.array(self.seen_exact)
+            inside = region_mask("in_distribution", self.scored_axes).reshape(seen.shape)
+            # Of each kind of problem, seen or not, no more are exact than there are.
+            if (
+                (seen_exact > np.minimum(seen, exact)).any()
+                or (exact - seen_exact > total - seen).any()
+                or seen[~inside].any()
+            ):
+                raise ValueError("'seen' and 'seen_exact' contradict 'exact', 'total' or 'axes'")
         return self

@@ -32,6 +32,12 @@ from tape_arith.arith.grids.statistics import (
 
 SOLVED = (0.9, 0.99, 0.1)
 """Shares of exact answers at or above which a length counts as solved."""
+UNTRAINED = {
+    "untrained_beyond_digits": "numbers of more than {} digits",
+    "untrained_beyond_tokens": "sequences of more than {} tokens",
+}
+"""Facts of a scoring, and their words: lengths, exceeded in the grid, beyond which a learned table
+has rows that were never trained (`PositionalEncoding.trained_reach`)."""
 FINAL_ANSWERS = "final_answers"
 """Begins the names of the facts of a scoring about answers after a scratchpad."""
 
@@ -252,6 +258,16 @@ class Panel:
         unknown."""
         shares = self._scored(f"{FINAL_ANSWERS}_out_of_distribution")
         return () if None in shares else tuple(map(float, shares))
+
+    @property
+    def untrained(self) -> str:
+        """Return in words the problems with untrained indices; "" if none is known."""
+        limits = {fact: [n for n in self._scored(fact) if n is not None] for fact in UNTRAINED}
+        return " and ".join(
+            words.format(int(min(limits[fact])))
+            for fact, words in UNTRAINED.items()
+            if limits[fact]
+        )
 
     @property
     def final_answers_of(self) -> int:

@@ -145,7 +145,7 @@ def detectable(deviation: float, seeds: int, power: float = 0.8, level: float = 
     deviation  standard deviation over the seeds of either encoding
 
     >>> [round(detectable(2.0, seeds), 1) for seeds in (3, 5, 10)]
-    [6.2, 4.1, 2.7]
+    [6.1, 4.0, 2.6]
     """
     df, critical = 2 * (seeds - 1), float(special.stdtrit(2 * (seeds - 1), 1 - level / 2))
     # The noncentrality at which t falls short of `critical` with probability 1 - power; the other

@@ -186,6 +186,13 @@ class Config(Strict):
         """Return the training problems of a run of `seed`."""
         return Bucket(self.task, self.trained_digits, seed, "train", self.trained_operands)
 
+    def problems_seen(self, before: int = 0) -> int:
+        """Return how many problems of its stream a training takes, which begins over at its end.
+
+        before  problems that the run took from whose weights this one began
+        """
+        return min(self.num_problems, before + self.steps * self.batch_size)
+
     def evaluation_bucket(self, split: str = EVALUATION, max_digits: int | None = None) -> Bucket:
         """Return the problems of grids; `max_digits` None means `tested_digits`."""
         digits, operands = max_digits or self.tested_digits, self.tested_operands

@@ -101,6 +101,11 @@ class RunRecord(Strict):
         return self.config.steps + (self.init_from.steps if self.init_from else 0)
 
     @property
+    def problems_seen(self) -> int:
+        """Number of problems of the run's stream, from the first on, that training has seen."""
+        return self.config.problems_seen(self.init_from.problems if self.init_from else 0)
+
+    @property
     def schedule(self) -> Schedule:
         return self.config.schedule(self.first_steps)
 

@@ -47,6 +47,9 @@ Result = TypeVar("Result")
 class Outcome:
     """The results of n problems, one entry each. An answer includes the end token.
 
+    `exact` is that of float32 in any precision, where `score` is given its threshold. The other
+    results are those of the pass: rounding may decide which token of a wrong answer is wrong.
+
     num_correct    number of right answer tokens
     answer_tokens  number of answer tokens
     first_wrong    index in the answer of the first wrong token, 0 for the one that is generated

@@ -4,11 +4,15 @@ import time
 from collections.abc import Callable, Mapping
 from typing import Any
 
+import numpy as np
+from numpy.typing import NDArray
+
 from tape_arith.arith.data.bucket import Bucket
 from tape_arith.arith.grids.grid import Grid
 from tape_arith.arith.scoring.score import ROWS_A_CHUNK, Outcome, by_length, score_rounds
 from tape_arith.arith.scoring.threshold import probe, probed_problems, probing
 from tape_arith.arith.stopping import Stopped
+from tape_arith.arith.tasks.task import Problems
 from tape_arith.models.runner import Runner
 
 # Seconds between two saves of a grid.
@@ -23,17 +27,19 @@ def score_grid(
     progress: Callable[[int], None] = lambda rows: None,
     should_stop: Callable[[], bool] = lambda: False,
     now: Mapping[str, Any] | None = None,
+    seen: Callable[[Problems], NDArray[np.bool_]] | None = None,
 ) -> Grid:
     """Fill `grid` from where it stopped on; a block holds one problem of every cell.
 
     `save` is called now and then and before the end, `should_stop` after every round of about a
     second, so that each call gets a little further. `now` is what `scoring_now` returned; a grid
-    that is scored in several calls stores all values.
+    that is scored in several calls stores all values. `seen` tells which problems training has
+    seen, as `data.seen.SeenProblems` does.
     """
     runner.decoder.eval()
     try:
         _set_threshold(runner, bucket, grid, {**(now or scoring_now(runner))}, should_stop)
-        _fill(runner, bucket, grid, save, progress, should_stop)
+        _fill(runner, bucket, grid, save, progress, should_stop, seen)
     except Stopped:
         save(grid)
     return grid
@@ -65,6 +71,7 @@ def _fill(
     save: Callable[[Grid], None],
     progress: Callable[[int], None],
     should_stop: Callable[[], bool],
+    seen: Callable[[Problems], NDArray[np.bool_]] | None,
 ) -> None:
     """Score the problems of `grid` that are not counted. Raises Stopped."""
     pairs, per_cell = bucket.num_cells, grid.evaluation.problems_per_cell
@@ -77,6 +84,7 @@ def _fill(
         problems, keys = bucket.problems(start, stop), bucket.keys(start, stop)
         outcome, order, done = Outcome.empty(problems), by_length(problems), grid.chunk_rows
         threshold = grid.scoring["threshold"]
+        known = None if seen is None else seen(problems)
         for until in score_rounds(runner, problems, keys, threshold, outcome, done, should_stop):
             rows, done = order[done:until], until
             grid.add(
@@ -84,6 +92,7 @@ def _fill(
                 outcome.num_correct[rows],
                 outcome.answer_tokens[rows],
                 outcome.first_wrong[rows],
+                None if known is None else known[rows],
             )
             grid.chunk_blocks, grid.chunk_rows = blocks, done
             if done == len(keys):

@@ -6,7 +6,10 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from tape_arith.arith.data.bucket import Bucket, check_covers
+from tape_arith.arith.data.seen import SOON_MADE, SeenProblems
 from tape_arith.arith.decoders.build import user_errors
 from tape_arith.arith.decoders.environment import scoring_facts
 from tape_arith.arith.decoders.failures import explain_failures
@@ -30,6 +33,7 @@ from tape_arith.arith.scoring.score_grid import begin_scoring, score_grid, scori
 from tape_arith.arith.stopping import Stopped, is_urgent
 from tape_arith.arith.tasks.load import load_task
 from tape_arith.arith.terminal import bar, say
+from tape_arith.models.encoding import PositionalEncoding
 from tape_arith.models.hardware import detect
 from tape_arith.models.runner import Runner
 
@@ -103,7 +107,8 @@ def score_run(
         # Read before anything is written, so that a corrupt file costs no work.
         seconds = run.timings().get(stage, 0.0) if grid is not empty else 0.0
         with explain_failures(f"scoring {name}"), user_errors(name.encoding):
-            now = scoring_now(runner, scoring_facts(runner.hardware))
+            reach = _untrained_lengths(runner.decoder.pe, bucket)
+            now = scoring_now(runner, {**scoring_facts(runner.hardware), **reach})
             begin_scoring(grid, now)
             preparing: Iterator[None] = iter(())
             if load_task(config.task).step_symbols and not grid.num_scored:
@@ -111,10 +116,14 @@ def score_run(
                 count = min(2 * FINAL_ANSWERS, num_problems)
                 say(f"{title}: first, up to {count} final answers are decoded token by token")
                 preparing = add_final_answers(grid.scoring, runner, bucket, grid.axes, num_problems)
-            if any(should_stop() for _ in preparing):
+            try:
+                if any(should_stop() for _ in preparing):
+                    raise Stopped
+                seen = _seen_problems(record, title, should_stop)
+            except Stopped:
                 save(grid)
             else:
-                score_grid(runner, bucket, grid, save, progress, should_stop, now)
+                score_grid(runner, bucket, grid, save, progress, should_stop, now, seen)
         run.write_timing(stage, seconds + time.perf_counter() - began)
     return grid
 
@@ -123,6 +132,27 @@ def _sha256_of(grid: Grid) -> str | None:
     """Return the hash of a grid's problems, if this version has made the same ones for it."""
     versions = str(grid.scoring.get("tape-arith", "")).split(", ")
     return grid.evaluation.sha256 if own_version() in versions else None
+
+
+def _untrained_lengths(pe: PositionalEncoding, bucket: Bucket) -> dict[str, float]:
+    """Return the facts UNTRAINED of an encoding that its longest problems of `bucket` exceed."""
+    digits = int(load_task(bucket.task).places(np.array([bucket.most]))[0])
+    longest = {"digits": digits, "tokens": bucket.longest}
+    limits = pe.trained_reach()
+    facts = {unit: f"untrained_beyond_{unit}" for unit in limits if limits[unit] < longest[unit]}
+    return {fact: limits[unit] for unit, fact in facts.items()}
+
+
+def _seen_problems(record: RunRecord, title: str, should_stop: Callable[[], bool]) -> SeenProblems:
+    """Generate what training has seen again. Raises Stopped if `should_stop` is urgent."""
+
+    def proceed(done: int) -> None:
+        if is_urgent(should_stop):
+            raise Stopped
+
+    if record.problems_seen > SOON_MADE:
+        say(f"{title}: first, the {record.problems_seen:,} problems of its training are generated")
+    return SeenProblems(record.config.bucket(record.seed), record.problems_seen, proceed)
 
 
 def empty_grid(

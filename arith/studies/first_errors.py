@@ -13,7 +13,6 @@ import pandas as pd
 from tape_arith.arith.data.bucket import Bucket
 from tape_arith.arith.grids.axes import Axes, Bools, Ints, number_longer
 from tape_arith.arith.scoring.score import ROWS_A_CHUNK, Outcome, score
-from tape_arith.arith.scoring.threshold import probed_threshold
 from tape_arith.arith.studies.study import INSIDE, OUTSIDE, example_answer
 from tape_arith.arith.tasks.families.tokens import DIGIT_ZERO, EOS
 from tape_arith.arith.tasks.load import load_task
@@ -38,13 +37,12 @@ WRONG_LENGTH, OFF_BY_ONE = ["ended_early", "went_on"], ["one_less", "one_more"]
 
 
 def count_first_errors(runner: Runner, bucket: Bucket, count: int, axes: Axes) -> pd.DataFrame:
-    """Count the first errors in answers to the first `count` problems, scored as a grid is."""
-    task, threshold = load_task(bucket.task), probed_threshold(runner, bucket, count)
-    parts = []
+    """Count the first errors in answers to the first `count` problems of `bucket`."""
+    task, parts = load_task(bucket.task), []
     for start in range(0, count, ROWS_A_CHUNK):
         stop = min(start + ROWS_A_CHUNK, count)
         problems = bucket.problems(start, stop)
-        outcome = score(runner, problems, bucket.keys(start, stop), threshold)
+        outcome = score(runner, problems, bucket.keys(start, stop))
         drawn = bucket.drawn(start, stop)
         chains = task.carry_chains(drawn) if task.has_carries else None
         parts.append(first_errors(problems, chains, outcome, axes, has_decimals(task)))

@@ -135,14 +135,15 @@ class StudiedRuns:
     ) -> Study:
         """Measure each run on the problems at the indices of `regions`; return the study.
 
-        `measured` takes a runner of a run's final decoder and returns its rows. The decoder itself
-        computes in float32 and exposes its attention weights. The study also holds `facts`.
+        `measured` takes a runner of a run's final decoder and returns its rows. The runner computes
+        in float32, so that no number depends on where a study runs, and the decoder exposes its
+        attention weights. The study also holds `facts`.
         """
         bucket, record, frames = self.bucket, self.record, []
         with bar(f"study {kind}", len(self.records)) as update:
             for number, (path, run) in enumerate(self.records.items(), start=1):
                 decoder = trained_decoder(existing_run(path), run.name, run).eval()
-                rows = measured(Runner(decoder, detect(compiled=False)))
+                rows = measured(Runner(decoder, detect(compiled=False).in_float32()))
                 columns = {"run": str(path), "encoding": run.encoding, "seed": run.seed}
                 columns |= {"leading_bos": run.config.leading_bos}
                 frames.append(pd.concat([pd.DataFrame(columns, rows.index), rows], axis=1))

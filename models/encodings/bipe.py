@@ -32,6 +32,11 @@ class BiPE(LearnedTable, Rotary):
         super().__init__(setting, (setting.trained_length if rows is None else rows) + k)
         self.k = k
 
+    def trained_reach(self) -> dict[str, int]:
+        # A number of n digits, and the sign behind it, have the places 0 to n.
+        longest = self.setting.trained_number + self.k
+        return {"digits": longest} if longest < len(self.table) - 1 else {}
+
     def first_of_segment(self, seqs: Sequences) -> Tensor:
         """Mark the first token of each segment: bool [B, T]."""
         closing = torch.isin(seqs.tokens, constant(self.setting.separator_ids, seqs.tokens))

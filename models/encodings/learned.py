@@ -23,3 +23,6 @@ class Learned(LearnedTable):
                 f"choose rows >= {longest}"
             )
         super().__init__(setting, longest if rows is None else rows)
+
+    def trained_reach(self) -> dict[str, int]:
+        return {"tokens": self.setting.trained_length}

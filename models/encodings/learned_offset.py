@@ -24,6 +24,9 @@ class LearnedOffset(Learned):
     def __init__(self, setting: Setting, *, rows: int | None = None) -> None:
         super().__init__(setting, rows=rows)
 
+    def trained_reach(self) -> dict[str, int]:
+        return {}  # of rows, not of sequences
+
     def indices(self, seqs: Sequences) -> Tensor:
         index = super().indices(seqs)
         if not self.training:

@@ -64,6 +64,10 @@ class Shaw(PositionalEncoding):
         self.kmax = setting.trained_length if kmax is None else kmax
         super().__init__(setting)
 
+    def trained_reach(self) -> dict[str, int]:
+        longest = self.setting.trained_length
+        return {"tokens": longest} if longest - 1 <= self.kmax else {}
+
     def layer(self, i: int) -> PositionalLayer:
         return ShawLayer(self.setting.head_dim, self.kmax)
 

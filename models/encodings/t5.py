@@ -55,6 +55,11 @@ class T5(CommonAdditiveBias):
         """Look up the bucket of each distance: int64, the shape of `delta`."""
         return torch.searchsorted(constant(self.first, delta), delta, right=True) - 1
 
+    def trained_reach(self) -> dict[str, int]:
+        # A sequence of n tokens, of which the last is no input, has distances up to n - 2.
+        untrained = [first for first in self.first if first > self.setting.trained_length - 2]
+        return {"tokens": untrained[0] + 1} if untrained else {}
+
     def bias(self, distances: Distances) -> Tensor:
         bias = F.embedding(self.buckets(distances.delta), self.table.to(distances.delta.dtype))
         return bias.permute(0, 3, 1, 2).contiguous()

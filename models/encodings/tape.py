@@ -220,7 +220,11 @@ class TAPE(ContextualRotary):
              "vector" (Table 6, instead of "tensorial"): L = 1, D = 4, e = (cos, sin, cos, sin) /
              sqrt(2) at first, the logit is sum_f (q_f . k_f)(e_t . e_i): RoPE without its sine
     clamp    c (0: none): after each update e <- e / max(1, ||e||_F / c); a rotation's norm is
-             sqrt(2), a vector's 1; the paper has no bound on e
+             sqrt(2), a vector's 1; the paper has no bound on e. It is for many applied layers,
+             whose updates multiply: after 16, weights with N(0, 0.4) added give a norm of 7e7,
+             which costs float32 two digits. Training needs none: in 500 steps of addition to 3
+             digits with `loops=4`, 16 applied layers, the mean norm at the last was 1.9 at most
+             (step 100) and 1.6 at the end
     base     of the rotation of `start=rope`, as for `rope`
     """
 

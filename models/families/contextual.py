@@ -214,6 +214,9 @@ class ContextualRotary(Rotary, ABC):
             yield MatMul(pairs * (self.needs.values - 1), gradients=1 if known else 2)
             yield from layer.products(extent.tokens, heads, known and not layer.gathers)
 
+    def trained_reach(self) -> dict[str, int]:
+        return {"tokens": self.setting.trained_length} if self.start_option == "learned" else {}
+
     def measures(self, first: State, state: State) -> dict[str, Tensor]:
         """Measure `norm`, ||e||_F, and `moved`, ||e - first|| / ||first||, mean over frequencies.
 

@@ -68,6 +68,9 @@ class PlaceTable(LearnedTable, ABC):
         """Return the place of each digit, 0 for other tokens: int64 [B, T]."""
         return tokens_since(~digits, seqs)
 
+    def trained_reach(self) -> dict[str, int]:
+        return {"digits": self.setting.trained_number + self.high - self.low}
+
     def indices(self, seqs: Sequences) -> Tensor:
         digits = torch.isin(seqs.tokens, constant(self.setting.digit_ids, seqs.tokens))
         shift = torch.full_like(seqs.key, self.low)

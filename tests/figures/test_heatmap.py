@@ -140,7 +140,7 @@ def test_means_seeds_and_convergence_above_a_panel() -> None:
     assert [text.get_text() for text in figure.axes[2].texts][-1] == "· not converged"
     note = words(figure).replace("\N{NO-BREAK SPACE}", " ")
     assert "Student t over seeds; where there is one seed, over problems" in note
-    assert "Not converged: below 99 % in distribution." in note
+    assert "Not converged: below 99 % in distribution, of what training has not seen." in note
     figure = compose([several.only(1)])
     assert "seed 1" in words(figure, figure.axes[0]) and "2 seeds" not in words(figure)
 

@@ -10,7 +10,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from tape_arith.arith.data.bucket import Bucket, check_covers
-from tape_arith.arith.errors import UsageError
+from tape_arith.arith.errors import Corrupt, UsageError
 from tape_arith.arith.grids.axes import REGIONS, digit_pairs, region_mask
 from tape_arith.arith.grids.comparable import check_comparable, differences, is_same_run
 from tape_arith.arith.grids.grid import Grid
@@ -53,6 +53,40 @@ def test_an_empty_region_or_a_grid_scored_in_part() -> None:
     grid.blocks_done -= 1
     assert f"{grid.blocks_done} of {grid.blocks_done + 1} problems a cell" in grid.summary()
     assert blank().mean("all_cells") is None and "all not scored" in blank().summary()
+
+
+def test_only_problems_that_training_has_not_seen_decide_convergence() -> None:
+    grid = filled([[100, 96, 0], [100, 90, 0], [0, 0, 0]], trained=2)
+    assert grid.converged is False  # 386 of 400, none of them seen
+    for seen, seen_exact, share, converged in (
+        ([[100, 50], [100, 90]], [[100, 46], [100, 80]], 0.85, True),  # 60 of the other 60
+        ([[100, 50], [100, 90]], [[100, 47], [100, 80]], 0.85, False),  # 59 of 60
+        ([[100, 100], [100, 100]], [[100, 96], [100, 90]], 1.0, False),  # recall: 386 of 400
+    ):
+        grid.seen, grid.seen_exact = (np.pad(np.array(x), (0, 1)) for x in (seen, seen_exact))
+        assert grid.seen_share == share and grid.converged is converged
+    recall = filled([[100, 0], [0, 0]], trained=1)
+    recall.seen = recall.seen_exact = np.array([[100, 0], [0, 0]])
+    assert recall.converged is True
+    grid.seen = grid.seen_exact = None  # as of grids before 0.10
+    assert grid.seen_share is None and grid.converged is False
+
+
+def test_what_training_has_seen_is_in_the_file(tmp_path: Path) -> None:
+    grid, file = filled([[100, 0], [0, 0]], trained=1), tmp_path / "grid.json"
+    grid.seen, grid.seen_exact = np.array([[60, 0], [0, 0]]), np.array([[60, 0], [0, 0]])
+    grid.save(file)
+    again = Grid.load(file)
+    assert again.content() == grid.content() and again.seen_share == 0.6
+    for seen, seen_exact in ((40, 60), (101, 60), (60, 50)):  # the last: 50 exact of 40 others
+        grid.seen[0, 0], grid.seen_exact[0, 0] = seen, seen_exact
+        grid.save(file)
+        with pytest.raises(Corrupt, match="contradict"):
+            Grid.load(file)
+    grid.seen[0] = grid.seen_exact[0] = [60, 1]  # a problem longer than trained
+    grid.save(file)
+    with pytest.raises(Corrupt, match="contradict"):
+        Grid.load(file)
 
 
 def test_converged() -> None:

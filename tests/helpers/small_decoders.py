@@ -32,6 +32,7 @@ SETTING = Setting(
     separator_ids=(14, 17),
     end_id=3,
     longest_number=17,
+    trained_number=9,
     ascending=True,
     unbroken=True,
     coupled="alike",

@@ -12,16 +12,23 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 from torch import Tensor
 
 from tape_arith.arith.contracts import encoding as contract
 from tape_arith.arith.contracts.encoding import example_batch, forward
+from tape_arith.arith.data.bucket import Bucket
+from tape_arith.arith.data.rows import pad
+from tape_arith.arith.decoders import build as decoders
+from tape_arith.arith.registry.names import parse
+from tape_arith.arith.scoring.score import sequences
 from tape_arith.models.decoder import Decoder
 from tape_arith.models.errors import UsageError
 from tape_arith.models.sequences import Sequences
 from tests.helpers.small_decoders import build, error, setting
+from tests.helpers.small_training import perturbed, small
 from tests.models.test_oracles import ABLATIONS, CLAMPED
 
 NUM_LAYERS, NUM_HEADS, FREQUENCIES = 4, 2, 4
@@ -203,3 +210,22 @@ def test_what_attention_gathers() -> None:
     for name, need in needs.items():
         assert (need.values == 1) == ("no-attention" in name)
         assert need.query == (2 if "vector" in name else 1)
+
+
+def test_the_norm_grows_with_weights_far_from_the_start_and_clamp_bounds_it() -> None:
+    """The numbers of the docstring: 7e7 after 16 applied layers without a bound."""
+    bucket = Bucket("addition", 3, 0, "evaluation")
+    seqs = sequences(pad(bucket.problems(0, 32), bucket.keys(0, 32), np.arange(32)), "cpu")
+    config = small(num_layers=4, loops=4, trained_digits=3, tested_digits=6)
+    norms = {}
+    for name in ("tape", "tape:clamp=2"):
+        states: list[Any] = []
+        decoder = perturbed(decoders.decoder_for(config, parse(name), 0), 0.4).eval()
+
+        def watch(layer: int, kind: str, value: Any, states: list[Any] = states) -> None:
+            states.extend([value] if kind == "state" else [])
+
+        with torch.no_grad():
+            decoder(replace(seqs, watch=watch))
+        norms[name] = float(decoder.pe.measures(states[0], states[-1])["norm"].mean())
+    assert len(states) == 16 and norms["tape"] > 1e6 and 1.4 < norms["tape:clamp=2"] <= 2

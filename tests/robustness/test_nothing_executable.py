@@ -3,14 +3,19 @@ terminals. That no code of ours unpickles or evaluates is a rule of ruff (pyproj
 
 import hashlib
 import json
+import re
 import shutil
 from pathlib import Path
 
 import pytest
+import typer
 
+from tape_arith import cli
+from tests.helpers.child_processes import finish
 from tests.helpers.documents import edit
 from tests.helpers.tiny_runs import call, done, settings
 
+ROOT = Path(cli.__file__).parent
 RUN = Path("runs/mini/rope/seed-0")
 TRAP = '''"""An encoding that leaves a mark when it is imported."""
 
@@ -96,3 +101,41 @@ def test_no_escape_reaches_the_terminal(world: Path) -> None:
             result = call(*command)
             assert not set(result.out + result.err) & set("\x1b\x07\x9b\u202e\r"), command
             assert "Traceback" not in result.err
+
+
+def test_every_command_says_what_it_may_run() -> None:
+    text = (ROOT / "SECURITY.md").read_text()
+    table = [line.split("|")[1] for line in text.splitlines() if line.startswith("| `")]
+    stated = {name for cell in table for name in re.findall("`([a-z]+)`", cell)}
+    assert stated == vars(typer.main.get_command(cli.app))["commands"].keys()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", ["encoding", "task"])
+def test_commands_that_read_run_no_file_of_the_user_s_own(here: Path, kind: str) -> None:
+    """Of runs whose hashes are recorded and unchanged; the control is that scoring springs."""
+    Path("mine.py").write_text({"encoding": TRAP, "task": TASK_TRAP}[kind])
+    named, compared = {
+        "encoding": (["--pe", "mine.py:Mine"], "mine.py:Mine"),
+        "task": (["--pe", "rope", "--task", "mine.py:Mine"], "rope"),
+    }[kind]
+    finish(["train", *named, *settings()], here)  # in another process: imports happen once
+    Path("sprung").unlink()
+    (run,) = (file.parent for file in Path("runs").rglob("run.json"))
+    preset = ("--preset", run.parts[1].replace("mine.py@Mine", "mine.py:Mine"))
+    for command in (
+        ("list",),
+        ("list", "mine.py:Mine"),
+        ("list", "--costs"),
+        ("status", "runs"),
+        ("doctor",),
+        ("leaderboard", *preset),
+        ("heatmap", "--compare", compared, *preset),
+        ("curves", "--compare", compared, *preset),
+        ("report", *preset),
+        ("tasks",),
+    ):
+        done(*command)
+        assert not Path("sprung").exists(), command
+    done("score", run, "--fresh")
+    assert Path("sprung").exists()

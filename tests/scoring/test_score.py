@@ -18,6 +18,7 @@ from torch.nn import functional as F
 
 from tape_arith.arith.data.bucket import Bucket
 from tape_arith.arith.data.rows import Rows, groups_of_tokens, pad
+from tape_arith.arith.data.seen import SeenProblems
 from tape_arith.arith.decoders.build import decoder_for
 from tape_arith.arith.errors import Failure
 from tape_arith.arith.grids.axes import digit_pairs
@@ -323,6 +324,7 @@ def test_only_finite_logits_answer(
 
 GRID_BUCKET = Bucket("addition", 2, 0, "evaluation")
 PER_CELL = 11
+SEEN = SeenProblems(Bucket("addition", 1, 0, "train"), 30)
 
 
 def empty() -> Grid:
@@ -337,7 +339,7 @@ def empty() -> Grid:
 
 
 def scored(decoder: Decoder, hardware: Hardware = FLOAT32, **options: Any) -> Grid:
-    options = {"save": lambda grid: None, **options}
+    options = {"save": lambda grid: None, "seen": SEEN, **options}
     return score_grid(
         Runner(decoder, hardware), GRID_BUCKET, options.pop("grid", empty()), **options
     )
@@ -355,6 +357,12 @@ def test_the_grid_counts_what_is_decoded(trained: Decoder) -> None:
         exact[a - 1, b - 1] += own == true
     assert np.array_equal(grid.total, total) and (total == PER_CELL).all()
     assert np.array_equal(grid.exact, exact) and 0 < exact.sum() < 4 * PER_CELL
+    assert grid.seen is not None and grid.seen_exact is not None
+    assert np.array_equal(grid.seen, [[SEEN(problems).sum(), 0], [0, 0]]) and grid.seen[0, 0] > 0
+    known = take(problems, np.flatnonzero(SEEN(problems)))
+    known_keys = keys[SEEN(problems)]
+    right = [row.first_wrong == -1 for row in looped(trained, known, known_keys)]
+    assert grid.seen_exact.sum() == sum(right)
     wrong = [row.first_wrong for row in looped(trained, problems, keys) if row.first_wrong != -1]
     assert grid.first_wrong_sum.sum() == sum(wrong)
     assert grid.blocks_done == PER_CELL

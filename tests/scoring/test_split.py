@@ -122,7 +122,7 @@ def test_hard_sums_do_not_say_what_converged(hard: Path) -> None:
     assert [grid.converged for grid in grids] == [False, False]
     panels = panels_of(grids)
     assert panels[0].convergence == "not converged"
-    assert "in distribution on the usual problems." in captions.footnote(panels)
+    assert "on the usual problems, of what training has not seen." in captions.footnote(panels)
     for seed in (0, 1):
         file = Path(f"runs/mini/rope/seed-{seed}/grid.json")
         grid = Grid.load(file)

@@ -9,13 +9,15 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import pytest
+import torch
 
 from tape_arith.arith.grids.grid import Grid
 from tape_arith.arith.runs.record import InitFrom
 from tape_arith.arith.runs.run import Run
-from tape_arith.arith.studies import attention, errors
+from tape_arith.arith.studies import attention, errors, inputs
 from tape_arith.arith.studies.inputs import comparable_runs
 from tape_arith.arith.studies.study import INSIDE, OUTSIDE
+from tape_arith.models.hardware import Hardware
 from tests.helpers.exported_runs import made_run
 from tests.helpers.tiny_runs import contents, done, refused, untouched
 
@@ -62,6 +64,17 @@ def test_stability_is_measured_on_the_evaluation_set(tmp_path: Path) -> None:
     assert table.columns.tolist() == rows.columns.tolist()
     np.testing.assert_allclose(table.value, rows.value, rtol=1e-9)
     assert result.err.endswith("s.png\n") and (tmp_path / "s.png").stat().st_size > 10_000
+
+
+def test_no_number_depends_on_the_precision_of_a_machine(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    noisy = variant(tmp_path, "rope", problems_per_cell=100)
+    tables = []
+    for dtype in (torch.bfloat16, torch.float32):
+        monkeypatch.setattr(inputs, "detect", lambda dtype=dtype, **_: Hardware("cpu", dtype))
+        tables.append(study("errors", noisy)[1])
+    pd.testing.assert_frame_equal(tables[0], tables[1])
 
 
 def test_attention(tmp_path: Path) -> None:

@@ -25,7 +25,7 @@ from typing import Literal
 from tape_arith.arith.documents import Strict, validated
 from tape_arith.arith.errors import EXIT_AGAIN, EXIT_FAILED, Failure
 from tape_arith.arith.files import append_line, open_file, parse_json, read_text, write_text
-from tape_arith.arith.stopping import install_handler
+from tape_arith.arith.stopping import PREEMPTION, install_handler
 
 SECONDS_BETWEEN_LOOKS = 0.2
 COMMAND_LINE = ("-P", "-m", "tape_arith")
@@ -159,7 +159,7 @@ def start_command(
             env={**os.environ, **environment},
             cwd=directory,
             start_new_session=own_session,
-            preexec_fn=_die_with_parent,
+            preexec_fn=_die_with_parent if _LIBC else None,
         )
 
 
@@ -178,12 +178,14 @@ def last_line(log: Path) -> str:
     return "" if line.startswith("$ ") else line.removeprefix("tape-arith: ")
 
 
+# Only Linux ends children with their parent. Opened here, because nothing may be loaded between
+# fork and exec.
+_LIBC = ctypes.CDLL(None) if sys.platform == "linux" else None
+
+
 def _die_with_parent() -> None:
-    if sys.platform == "linux":
-        _LIBC.prctl(_DEATH_SIGNAL, signal.SIGTERM)
-
-
-_LIBC = ctypes.CDLL(None)  # opened here, because nothing may be loaded between fork and exec
+    assert _LIBC is not None
+    _LIBC.prctl(_DEATH_SIGNAL, signal.SIGTERM)
 
 
 def main(arguments: list[str]) -> int:
@@ -195,7 +197,7 @@ def main(arguments: list[str]) -> int:
     code, reason = worker.perform(log)
     print(reason, file=sys.stderr, flush=True)
     state = read_state(log)
-    if state and code == EXIT_AGAIN and worker.signal in (None, signal.SIGUSR2):
+    if state and code == EXIT_AGAIN and worker.signal in (None, PREEMPTION):
         write_state(log, replace(state, state="queued"))
         subprocess.run(again, check=False)
     return code if code >= 0 else EXIT_FAILED
