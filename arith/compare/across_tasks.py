@@ -8,7 +8,7 @@ import pandas as pd
 from tape_arith.arith.compare.board import Section
 from tape_arith.arith.compare.captions import guess_words, recipe, seen_in_training, source
 from tape_arith.arith.compare.labels import panel_labels
-from tape_arith.arith.compare.leaderboard import SECTIONS, by_rank, level, section
+from tape_arith.arith.compare.leaderboard import AGNOSTIC, SECTIONS, TOLD, by_rank, level, section
 from tape_arith.arith.compare.lengths import trained_and_tested
 from tape_arith.arith.compare.selection import (
     ALL,
@@ -144,9 +144,12 @@ def _sections(cells: Mapping[str, Mapping[str, Panel]], num_tasks: int) -> list[
         # An encoding that is ranked in any task belongs to the section that it is ranked in there.
         best = min(by_task.values(), key=lambda panel: not panel.ranked)
         by_title[section(best)][name] = by_task
+    # Those that are told the tested length are few: they are ranked with those that are not.
+    agnostic = {AGNOSTIC, TOLD}
     made = []
     for title, members in by_title.items():
-        ranks = _ranks(members)
+        rivals = agnostic if title in agnostic else {title}
+        ranks = _ranks({name: cells[name] for each in rivals for name in by_title[each]})
         lines = [Line(name, by_task, ranks[name]) for name, by_task in members.items()]
         made.append(Section(title, SECTIONS[title], sorted(lines, key=order)))
     return made

@@ -16,11 +16,11 @@ from tape_arith.arith.terminal import say
 
 _REFERENCES = ("rope", "tape")
 """The encodings against which every trained one is tested: planned, whatever the results."""
-_AGNOSTIC, _TOLD, _STRUCTURED = "Task-agnostic", "Told the tested length", "Task-structured"
+AGNOSTIC, TOLD, _STRUCTURED = "Task-agnostic", "Told the tested length", "Task-structured"
 _UNKNOWN, _NOT_RANKED = "Of unknown kind", "Not ranked"
 SECTIONS: Mapping[str, str] = {
-    _AGNOSTIC: "",
-    _TOLD: "their positions in training cover the longest tested problem, as no other's do",
+    AGNOSTIC: "",
+    TOLD: "training covers all tested positions",
     _STRUCTURED: "these know where digits stand, a prior that the others do not have",
     _UNKNOWN: "their files are missing, so their kind is unknown",
     _NOT_RANKED: "a seed below 99 % in distribution, or a mean that is not known",
@@ -54,7 +54,7 @@ def section(panel: Panel) -> str:
         return _UNKNOWN
     if "task-structured" in known:
         return _STRUCTURED
-    return _TOLD if is_told(panel) else _AGNOSTIC
+    return TOLD if is_told(panel) else AGNOSTIC
 
 
 def sort_panels(panels: Sequence[Panel]) -> list[Panel]:
@@ -88,8 +88,8 @@ def describe_order(panels: Sequence[Panel], labels: Mapping[str, str] | None = N
     labels, parts = labels or {}, []
     for title, members in sections(panels).items():
         named = ", ".join(labels.get(panel.name, panel.name) for panel in members)
-        first = title == _AGNOSTIC
-        parts.append("by mean out of distribution" if first else f"{title.lower()} ({named})")
+        words = {AGNOSTIC: "by mean out of distribution", TOLD: title.lower()}  # named elsewhere
+        parts.append(words.get(title, f"{title.lower()} ({named})"))
     return f"Order: {'; then '.join(parts)}."
 
 

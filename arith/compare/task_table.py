@@ -27,8 +27,9 @@ _NOT_CONVERGED = (
 _SEED_NOTE = f"{ONE_SEED}: one seed, ± over problems, this run only."
 ORDER = (
     "Mean rank: over the tasks in which an encoding converged, by mean out of distribution among "
-    "the encodings of its section here; equal means share a rank. It compares best "
-    "what is ranked in the same tasks; what is ranked in fewer than half of them stands last."
+    "the encodings of its section here, those told the tested length among the task-agnostic; "
+    "equal means share a rank. It compares best what is ranked in the same tasks; what is ranked "
+    "in fewer than half of them stands last."
 )
 COUNTS = "In brackets: the number of tasks in which it is ranked."
 
