@@ -6,9 +6,16 @@ from dataclasses import replace
 import pandas as pd
 
 from tape_arith.arith.compare.board import Section
-from tape_arith.arith.compare.captions import guess_words, recipe, seen_in_training, source
+from tape_arith.arith.compare.captions import (
+    chance,
+    guess_words,
+    needs_positions,
+    recipe,
+    seen_in_training,
+    source,
+)
 from tape_arith.arith.compare.labels import panel_labels
-from tape_arith.arith.compare.leaderboard import AGNOSTIC, SECTIONS, TOLD, by_rank, level, section
+from tape_arith.arith.compare.leaderboard import AGNOSTIC, SECTIONS, TOLD, by_rank, level, prior
 from tape_arith.arith.compare.lengths import trained_and_tested
 from tape_arith.arith.compare.selection import (
     ALL,
@@ -26,6 +33,9 @@ from tape_arith.arith.grids.grid import Grid
 from tape_arith.arith.grids.panel import Panel, panels_of
 from tape_arith.arith.registry.locate import known_names
 from tape_arith.arith.runs.preset import presets
+
+_SOLVED = 0.01
+"""How far beyond a guess the best mean must reach for a task to count."""
 
 
 def across_tasks(
@@ -69,7 +79,8 @@ def across_tasks(
             left_out.append(Excluded(f"task {task}", "none of these encodings is scored in it"))
         if of_task := [grid for grid in unfinished if grid.preset == preset]:
             left_out.append(scored_in_part(of_task, task))
-    sections = _sections(cells, len(shown))
+    uncounted = {task: _why_uncounted(task, panels) for (task, _), panels in shown.items()}
+    sections = _sections(cells, [task for task, reason in uncounted.items() if not reason])
     labels = panel_labels(
         (panel for by_task in cells.values() for panel in by_task.values()), own_labels
     )
@@ -81,6 +92,7 @@ def across_tasks(
             trained_and_tested(panels[0].axes),
             source(panels, labels),
             guess_words(task),
+            uncounted[task],
             seen_in_training(panels),
         )
         for (task, preset), panels in shown.items()
@@ -132,31 +144,39 @@ def _choose_presets(grids: Sequence[Grid], tasks: str) -> tuple[dict[str, str], 
     ]
 
 
-def _sections(cells: Mapping[str, Mapping[str, Panel]], num_tasks: int) -> list[Section[Line]]:
-    """Return the encodings by section: first those ranked in half of the tasks, by mean rank."""
+def _why_uncounted(task: str, panels: Sequence[Panel]) -> str:
+    """Say why ranks in a task tell nothing about positions; "" if they do."""
+    if not needs_positions(task):
+        return "the order of the tokens does not matter there"
+    best = max((panel.mean("out_of_distribution") or 0.0 for panel in panels), default=0.0)
+    return "nobody solves it" if best < (chance(task) or 0.0) + _SOLVED else ""
+
+
+def _sections(
+    cells: Mapping[str, Mapping[str, Panel]], counted: Sequence[str]
+) -> list[Section[Line]]:
+    """Return the encodings by section: first those scored in half of `counted`, by mean rank."""
 
     def order(line: Line) -> tuple[bool, float, str]:
         mean_rank = float("inf") if line.mean_rank is None else line.mean_rank
-        return 2 * len(line.ranks) < num_tasks, mean_rank, line.encoding
+        return 2 * len(line.counted_ranks) < len(counted), mean_rank, line.encoding
 
     by_title: dict[str, dict[str, Mapping[str, Panel]]] = {title: {} for title in SECTIONS}
     for name, by_task in cells.items():
-        # An encoding that is ranked in any task belongs to the section that it is ranked in there.
-        best = min(by_task.values(), key=lambda panel: not panel.ranked)
-        by_title[section(best)][name] = by_task
+        by_title[prior(next(iter(by_task.values())))][name] = by_task
     # Those that are told the tested length are few: they are ranked with those that are not.
     agnostic = {AGNOSTIC, TOLD}
     made = []
     for title, members in by_title.items():
         rivals = agnostic if title in agnostic else {title}
         ranks = _ranks({name: cells[name] for each in rivals for name in by_title[each]})
-        lines = [Line(name, by_task, ranks[name]) for name, by_task in members.items()]
+        lines = [Line(name, by_task, ranks[name], counted) for name, by_task in members.items()]
         made.append(Section(title, SECTIONS[title], sorted(lines, key=order)))
     return made
 
 
 def _ranks(cells: Mapping[str, Mapping[str, Panel]]) -> dict[str, dict[str, float]]:
-    """Return each encoding's rank in each task where it is ranked.
+    """Return each encoding's rank in each task where it is scored, converged or not.
 
     Encodings with equal means share the mean of their ranks.
     """
@@ -164,7 +184,7 @@ def _ranks(cells: Mapping[str, Mapping[str, Panel]]) -> dict[str, dict[str, floa
         (task, name): level(panel)
         for name, by_task in cells.items()
         for task, panel in by_task.items()
-        if panel.ranked
+        if panel.mean("out_of_distribution") is not None
     }
     ranks: dict[str, dict[str, float]] = {name: {} for name in cells}
     ranked = pd.Series(means, dtype=float).groupby(level=0).rank(ascending=False)

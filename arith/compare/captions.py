@@ -216,6 +216,14 @@ def chance(task: str) -> float | None:
         return None
 
 
+def needs_positions(task: str) -> bool:
+    """Tell whether a task's answer depends on the order of its tokens; true if it is unknown."""
+    try:
+        return task_location(task).declaration().needs_positions
+    except UsageError:
+        return True
+
+
 def guess_words(task: str) -> str:
     """Return "a guess is right in 50 %", or "" if that falls with length."""
     share = chance(task)

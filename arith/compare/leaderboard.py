@@ -47,8 +47,11 @@ def sections(panels: Iterable[Panel]) -> dict[str, list[Panel]]:
 
 
 def section(panel: Panel) -> str:
-    if not panel.ranked:
-        return _NOT_RANKED
+    return prior(panel) if panel.ranked else _NOT_RANKED
+
+
+def prior(panel: Panel) -> str:
+    """Return the section of an encoding by what it knows, converged or not."""
     known = kinds(panel)
     if known is None:
         return _UNKNOWN

@@ -1,6 +1,6 @@
 """Encodings by tasks: a mean out of distribution for each, and mean ranks, in every format."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
@@ -21,17 +21,16 @@ from tape_arith.arith.grids.panel import Panel
 
 _SHOWN: Region = "out_of_distribution"
 _NOT_CONVERGED = (
-    f"*: not converged (below 99{NBSP}% in distribution in a seed or more) or not known to be, and "
-    "not ranked."
+    f"*: not converged (below 99{NBSP}% in distribution in a seed or more) or not known to be; "
+    "ranked all the same."
 )
 _SEED_NOTE = f"{ONE_SEED}: one seed, ± over problems, this run only."
 ORDER = (
-    "Mean rank: over the tasks in which an encoding converged, by mean out of distribution among "
-    "the encodings of its section here, those told the tested length among the task-agnostic; "
-    "equal means share a rank. It compares best what is ranked in the same tasks; what is ranked "
-    "in fewer than half of them stands last."
+    "Mean rank: by mean out of distribution among the encodings of its section here, those told "
+    "the tested length among the task-agnostic; equal means share a rank. It compares best what is "
+    "scored in the same tasks; what is scored in fewer than half of them stands last."
 )
-COUNTS = "In brackets: the number of tasks in which it is ranked."
+COUNTS = "In brackets: the number of tasks that a mean rank is over."
 
 
 class TaskRuns(NamedTuple):
@@ -47,6 +46,8 @@ class TaskRuns(NamedTuple):
     """A description of where the numbers come from (`captions.source`)."""
     guess: str
     """How often a guess is right, in words, if that does not fall with length."""
+    uncounted: str = ""
+    """Why the task is not in mean ranks; "" if it is."""
     seen: str = ""
     """The share of problems in distribution that training has seen, in words, if it is known."""
 
@@ -64,12 +65,19 @@ class Line(NamedTuple):
     cells: Mapping[str, Panel]
     """By task, where it is scored."""
     ranks: Mapping[str, float]
-    """By task, where it converged; equal means share the mean of their ranks."""
+    """By task, whether it converged or not; equal means share the mean of their ranks."""
+    counted: Collection[str]
+    """The tasks that are in mean ranks."""
+
+    @property
+    def counted_ranks(self) -> list[float]:
+        return [rank for task, rank in self.ranks.items() if task in self.counted]
 
     @property
     def mean_rank(self) -> float | None:
-        """Return the mean over the tasks in which the encoding is ranked."""
-        return sum(self.ranks.values()) / len(self.ranks) if self.ranks else None
+        """Return the mean over the tasks that count and in which the encoding is scored."""
+        ranks = self.counted_ranks
+        return sum(ranks) / len(ranks) if ranks else None
 
 
 class Cell(NamedTuple):
@@ -143,13 +151,14 @@ class TaskTable:
         """Return "2.40", or "2.40 (5)" with the number of tasks if it is not ranked in all."""
         if line.mean_rank is None:
             return "-"
-        count = f" ({len(line.ranks)})" * (len(line.ranks) < len(self.runs))
+        ranked = len(line.counted_ranks)
+        count = f" ({ranked})" * (ranked < len(line.counted))
         return f"{line.mean_rank:.{places}f}{count}"
 
     @property
     def has_counts(self) -> bool:
-        """Tell whether an encoding is ranked in some tasks but not in all."""
-        return any(0 < len(line.ranks) < len(self.runs) for line in self.lines)
+        """Tell whether an encoding is ranked in some of the tasks that count but not in all."""
+        return any(0 < len(line.counted_ranks) < len(line.counted) for line in self.lines)
 
     def numbers(self) -> list[dict[str, object]]:
         """Return a row for each encoding and task, in order; shares are in 0..1."""
@@ -159,7 +168,7 @@ class TaskTable:
             Column("preset", value=lambda cell: cell.runs.preset),
             Column("rank", value=lambda cell: cell.line.ranks.get(cell.runs.task)),
             Column("mean_rank", value=lambda cell: cell.line.mean_rank),
-            Column("ranked_in", value=lambda cell: len(cell.line.ranks)),
+            Column("ranked_in", value=lambda cell: len(cell.line.counted_ranks)),
             *(
                 column
                 for key, column in panel_columns(self.panels).items()
@@ -175,6 +184,15 @@ class TaskTable:
         ]
         return numbers(columns, cells)
 
+    @property
+    def uncounted(self) -> str:
+        """Name the tasks that are not in mean ranks, and say why; "" if all are."""
+        reasons: dict[str, list[str]] = {}
+        for runs in self.runs:
+            reasons.setdefault(runs.uncounted, []).append(runs.task)
+        parts = [f"{', '.join(tasks)} ({why})" for why, tasks in reasons.items() if why]
+        return f"Not in the mean rank: {'; '.join(parts)}." if parts else ""
+
     def notes(self) -> list[str]:
         """Return what a reader must know, in paragraphs."""
         ranges = any("\N{EN DASH}" in percent_of(panel, _SHOWN) for panel in self.panels)
@@ -186,7 +204,7 @@ class TaskTable:
         return [
             f"Exact match out of distribution in percent, mean ± 95{NBSP}% interval over seeds "
             f"(Student{NBSP}t). {captions.RANGES if ranges else ''}".rstrip(),
-            " ".join(filter(None, [ORDER, *signs])),
+            " ".join(filter(None, [ORDER, self.uncounted, *signs])),
             *(runs.source for runs in self.runs),
             *captions.left_out(self.left_out),
         ]

@@ -8,7 +8,7 @@ from matplotlib.axes import Axes
 from matplotlib.cm import ScalarMappable
 from matplotlib.colors import Normalize
 from matplotlib.figure import Figure
-from matplotlib.patches import Patch, Rectangle
+from matplotlib.patches import Rectangle
 
 from tape_arith.arith.compare import captions
 from tape_arith.arith.compare.captions import NBSP, ONE_SEED
@@ -53,8 +53,6 @@ def compose(table: TaskTable, *, width: float | None = None, caption: bool = Tru
         width,
         bottom * _ROW + (0.25 + 1.05 * rise if slanted else 0.3) + _BAR,
         _note(table) if caption else "",
-        [Patch(label="not converged (*), or not known to be: not ranked", facecolor=style.PALE)]
-        * table.has_unranked,
         letters=_LETTERS,
     )
     ax = figure.subplots()
@@ -83,8 +81,8 @@ def compose(table: TaskTable, *, width: float | None = None, caption: bool = Tru
         fraction=0.09 / (bottom * _ROW),
         pad=0.1 / (bottom * _ROW),
         label="exact match out of distribution",
-        ticks=[0, 0.25, 0.5, 0.75, 1],
-        format=style.percent_tick,
+        ticks=[0, 1],
+        format=lambda share, _: "all right" if share else "as a guess",
     )
     bar.outline.set_linewidth(0.5)
     return figure
@@ -95,6 +93,8 @@ def _note(table: TaskTable) -> str:
     return " ".join(
         [
             f"Exact match out of distribution, mean over seeds in{NBSP}%. {ORDER}",
+            *filter(None, [table.uncounted]),
+            *["*: not converged, or not known to be."] * table.has_unranked,
             *[COUNTS] * table.has_counts,
             *[f"{ONE_SEED}: one seed."] * table.has_one_seed,
             f"Tasks: {tasks}.",
@@ -129,15 +129,14 @@ def _number_width(panel: Panel) -> float:
 
 
 def _draw_cell(ax: Axes, x: int, y: float, panel: Panel | None, letters: float) -> None:
-    """Draw a cell and write its mean; grey for not converged, empty for no run."""
+    """Draw a cell, in a colour from a guess to all right, and write its mean."""
     mean = None if panel is None else panel.mean("out_of_distribution")
     if panel is None or mean is None:
         _write(ax, x + 0.5, y, "-", color=style.GREY)
         return
-    colour: Any = style.COLOURS(mean)
+    guess = captions.chance(panel.task) or 0.0
+    colour: Any = style.COLOURS(max(0.0, mean - guess) / (1 - guess))
     ink = "w" if np.dot(colour[:3], (0.299, 0.587, 0.114)) < 0.5 else "k"
-    if panel.convergence:
-        colour, ink = style.PALE, style.GREY
     ax.add_patch(Rectangle((x, y), 1, 1, facecolor=colour, edgecolor="white", linewidth=0.8))
     _write(ax, x + 0.5, y, _number(panel), color=ink, fontsize=letters)
 

@@ -67,6 +67,7 @@ class Declaration:
     problem      why the facts cannot be used, if not empty
     told_by      the option that follows the longest tested length unless it is given
     chance       share of a task's problems that the best guess gets right
+    needs_positions  whether a task's answer depends on the order of the tokens
     """
 
     name: str
@@ -81,6 +82,7 @@ class Declaration:
     description: str = ""
     told_by: str = ""
     chance: float = 0.0
+    needs_positions: bool = True
 
 
 @cache
@@ -129,6 +131,7 @@ def read_declaration(
         summary=description.split("\n")[0],
         description=description,
         chance=chance if isinstance(chance, float) else 0.0,
+        needs_positions=attributes.get("needs_positions") is not False,
         kind=facts.get("kind") or _inherited_kind(lineage, body),
         paper=facts.get("paper", ""),
         told_by=facts.get("told_by", ""),

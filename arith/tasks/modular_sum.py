@@ -25,6 +25,7 @@ class ModularSum(OneString):
     axes = (Axis("terms", "terms"),)
     example = "3+5+9"
     separators = "+="
+    needs_positions = False
 
     def __init__(self, *, modulus: int = 10, spaces: int = 0) -> None:
         if not 2 <= modulus <= 10_000:

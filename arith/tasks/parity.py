@@ -19,6 +19,7 @@ class Parity(OneString):
     base = 2
     example = "10110"
     chance = 0.5
+    needs_positions = False
 
     def answer(self, string: Digits) -> Digits:
         odd = string.values.sum(axis=1, dtype=np.int64) % 2

@@ -100,6 +100,8 @@ class Task(ABC, Generic[Drawn]):
     answer with digit k of each operand, or with digit k from the end; None: not coupled."""
     chance: float = 0.0
     """Share of problems that the best guess gets right, if it does not fall with length."""
+    needs_positions: ClassVar[bool] = True
+    """Whether the answer depends on the order of the tokens."""
     name: str = ""
     """Value of --task, without default options; `load_task` sets it."""
 

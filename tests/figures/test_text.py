@@ -61,7 +61,8 @@ def draw(kind: str, labels: dict[str, str], width: float | None = None) -> Figur
         return curves.compose(content, labels=names, width=width)
     runs = [TaskRuns(task, "mini", "mini", "trained", "source", "") for task in ("copy", "sort")]
     tasks = [
-        Line(one.name, {"copy": one, "sort": one}, {"copy": 1.0, "sort": 1.0}) for one in panels()
+        Line(one.name, {"copy": one, "sort": one}, {"copy": 1.0, "sort": 1.0}, ("copy", "sort"))
+        for one in panels()
     ]
     table = TaskTable(runs, [Section("Task-agnostic", "", tasks)], labels=names)
     return across_tasks.compose(table, width=width)
@@ -123,7 +124,7 @@ def test_ablations_have_plain_labels() -> None:
 def test_numbers_too_narrow_to_read_are_refused() -> None:
     runs = [TaskRuns(f"task-{n}", "mini", "mini", "trained", "source", "") for n in range(24)]
     cells = {each.task: panels(1)[0] for each in runs}
-    table = TaskTable(runs, [Section("Task-agnostic", "", [Line("rope", cells, {})])])
+    table = TaskTable(runs, [Section("Task-agnostic", "", [Line("rope", cells, {}, ())])])
     with pytest.raises(UsageError, match=r"24 tasks do not fit 3.3 inches: give a larger --width"):
         across_tasks.compose(table, width=3.3)
     figure = across_tasks.compose(table, width=7)

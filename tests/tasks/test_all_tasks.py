@@ -1,8 +1,10 @@
 """Every task in every format against strings and integers of plain Python, a problem at a time."""
 
+import random
 import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from itertools import accumulate, pairwise, product
 from math import prod
 from typing import Any, NamedTuple
@@ -539,6 +541,21 @@ def test_chance_is_the_share_of_the_commonest_answer_at_any_length(name: str) ->
     )
     share = max(counts.values()) / counts.total()
     assert share == pytest.approx(task.chance, abs=0.03)
+
+
+@pytest.mark.parametrize("name", known_names("task"))
+def test_positions_are_needed_where_another_order_of_the_digits_has_another_answer(
+    name: str,
+) -> None:
+    task, shuffle, answers = load_task(name), random.Random(0).shuffle, set()
+    digits = [letter for letter in task.example if letter.isdigit()]
+    for _ in range(40):
+        shuffle(digits)
+        left = iter(digits)
+        written = "".join(next(left) if x.isdigit() else x for x in task.example)
+        with suppress(UsageError):  # a leading zero
+            answers.add(task.text(written).rpartition("=")[2])
+    assert answers and (len(answers) > 1) == task.needs_positions
 
 
 def test_the_longest_carries_are_pythons() -> None:
