@@ -38,6 +38,8 @@ def test_ctrl_c_while_it_is_imported(tmp_path: Path) -> None:
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
+        # A shell starts what runs in the background with Ctrl-C ignored.
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
     ) as process:
         assert process.stdout is not None and process.stdout.readline() == "importing\n"
         process.send_signal(signal.SIGINT)
