@@ -62,22 +62,29 @@ def heatmap(
     width: Width | None = None,
     columns: Columns | None = None,
     caption: bool = True,
+    by_length: bool = False,
 ) -> "Figure":
     """Return the comparison heatmap of encodings or of grids, as a figure that a notebook shows.
 
     Each panel shows the mean of exact match over seeds, or one seed. Runs that are not comparable
     are left out and named on stderr; UsageError is raised instead if `pe` names them.
 
-    seed      the seed to show instead of the mean
-    sort      whether the best out of distribution is first, as it always is for "all"
-    labels    texts to print instead of names, as in {"mine.py:Mine": "Ours"}
-    width     width of the figure in inches, such as that of a paper's column
-    columns   number of panels in a row; None for as many as fit
-    caption   whether to write a caption below the legend
+    seed       the seed to show instead of the mean
+    sort       whether the best out of distribution is first, as it always is for "all"
+    labels     texts to print instead of names, as in {"mine.py:Mine": "Ours"}
+    width      width of the figure in inches, such as that of a paper's column
+    columns    number of panels in a row; None for as many as fit
+    caption    whether to write a caption below the legend
+    by_length  whether to draw lines over the length of the longer operand, with intervals
     """
     from tape_arith.arith.figures.heatmap import draw, draw_panels
 
-    looks: dict[str, Any] = {"width": width, "columns": columns, "caption": caption}
+    looks: dict[str, Any] = {
+        "width": width,
+        "columns": columns,
+        "caption": caption,
+        "by_length": by_length,
+    }
     grids = [] if isinstance(pe, str) else [grid for grid in pe if isinstance(grid, Grid)]
     if not grids:
         selection = select(runs, pe, preset, split, max_digits)

@@ -26,6 +26,10 @@ def command(
     width: option.Width = None,
     columns: option.Columns = None,
     no_caption: option.NoCaption = False,
+    by_length: Annotated[
+        bool,
+        typer.Option("--by-length", help="Lines over the length of the longer operand instead."),
+    ] = False,
 ) -> None:
     """Draw exact match over lengths, one panel per encoding: the mean over seeds, or one --seed.
 
@@ -49,6 +53,7 @@ def command(
         width=width,
         columns=columns,
         caption=not no_caption,
+        by_length=by_length,
     )
     save(drawn, figure or usual)
     print(figure or usual)

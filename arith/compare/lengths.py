@@ -25,6 +25,14 @@ def axis_label(axis: ScoredAxis, *, brief: bool = False) -> str:
     return side if brief else f"length of {side}"
 
 
+def longer_label(axes: Axes) -> str:
+    """Return the words along the longest length on the axes that count digits."""
+    counted = [axis for axis in axes if axis.counts == "digits"]
+    if len(counted) == 1:
+        return axis_label(counted[0])
+    return f"{unit(counted[0])} of the longer operand"
+
+
 def ticks(longest: int, shortest: int = 1) -> list[int]:
     """Return the lengths to label: the shortest, then multiples of a round number.
 

@@ -182,10 +182,11 @@ class Selection:
         place = f"{', '.join(map(str, missing))} in {preset_folder(root, closest)}{words}"
         return UsageError(f"no scored run of {place}: {next_step(root, commands)}")
 
-    def figure_path(self, panels: Sequence[Panel]) -> Path:
-        """Return the default path of a heatmap: next to the runs of its preset."""
+    def figure_path(self, panels: Sequence[Panel], form: str = "") -> Path:
+        """Return the default path of a heatmap, or another `form`: next to its preset's runs."""
         names = join_names([panel.name for panel in panels])
-        return preset_folder(self.root, panels[0].preset) / f"{names}{self.evaluation_set.name}.png"
+        file = f"{names}{self.evaluation_set.name}{form}.png"
+        return preset_folder(self.root, panels[0].preset) / file
 
 
 def scored_in_part(grids: Iterable[Grid], task: str = "") -> Excluded:

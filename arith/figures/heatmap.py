@@ -123,6 +123,7 @@ def draw(
     seed: int | None = None,
     sort: bool = False,
     labels: Mapping[str, str] | None = None,
+    by_length: bool = False,
     **looks: Any,
 ) -> tuple[Figure, Path]:
     """Draw the heatmap of a selection; return it with its default path.
@@ -130,8 +131,8 @@ def draw(
     The arguments are those of `tape_arith.heatmap`. Raises UsageError as `heatmap_panels`.
     """
     panels, in_order = heatmap_panels(selection, seed=seed, sort=sort)
-    drawn = draw_panels(panels, in_order=in_order, labels=labels, **looks)
-    return drawn, selection.figure_path(panels)
+    drawn = draw_panels(panels, in_order=in_order, labels=labels, by_length=by_length, **looks)
+    return drawn, selection.figure_path(panels, "-by-length" * by_length)
 
 
 def draw_panels(
@@ -155,16 +156,18 @@ def compose(
     width: float | None = None,
     columns: int | None = None,
     caption: bool = True,
+    by_length: bool = False,
 ) -> Figure:
     """Return the figure of `panels`.
 
     `order` is a sentence about the order of the panels, and `labels` has the names to print
     (`panel_labels`). The first axes are the panels; then come the difference of two, and the
-    colour bars. Grids of one axis are drawn as lines over it.
+    colour bars. Grids of one axis are drawn as lines over it, and others too with `by_length`:
+    over the length of the longer operand.
     """
     labels = labels or panel_labels(panels)
     lengths = panels[0].axes
-    if len(lengths) == 1:
+    if len(lengths) == 1 or by_length:
         return compose_lines(panels, labels, order, width=width, columns=columns, caption=caption)
     compared = len(panels) == 2
     place = layout(len(panels), width, columns)

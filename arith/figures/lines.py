@@ -1,4 +1,4 @@
-"""The comparison of grids of one axis: exact match over length, a line an encoding."""
+"""Exact match over the length of a number, or of the longer of two: a line per encoding."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -11,7 +11,7 @@ from matplotlib.patches import Patch
 
 from tape_arith.arith.compare import captions
 from tape_arith.arith.compare.captions import NBSP
-from tape_arith.arith.compare.lengths import axis_label, ticks
+from tape_arith.arith.compare.lengths import axis_label, longer_label, ticks
 from tape_arith.arith.figures import style
 from tape_arith.arith.grids.axes import REGION_WORDS, Region, ScoredAxis
 from tape_arith.arith.grids.panel import Panel
@@ -41,12 +41,13 @@ def compose(
 
     Up to six encodings share a panel; the panels share one legend, which has their means.
     """
-    axis = panels[0].axes[0]
+    axis = next(axis for axis in panels[0].axes if axis.counts == "digits")
     groups = np.array_split(np.arange(len(panels)), -(-len(panels) // _MOST_LINES))
     width = width or (_ALONE if len(groups) == 1 else _WIDTH)
     columns = min(len(groups), columns or max(1, int(width / _PANEL)))
     rows = -(-len(groups) // columns)
     brief = len(groups) > 1
+    along = axis_label(axis) if len(panels[0].axes) == 1 else longer_label(panels[0].axes)
     looks = style.line_styles(panel.name for panel in panels)
     handles = [
         Line2D([], [], label=_legend_line(panel, labels, brief), **looks[panel.name])
@@ -72,7 +73,7 @@ def compose(
             ax.axhline(guess, zorder=1, **style.GUESS)
         title = f"encodings {group[0] + 1} to {group[-1] + 1}" if brief else ""
         _finish(ax, axis, title)
-        ax.set_xlabel(axis_label(axis) if number + columns >= len(groups) else "")
+        ax.set_xlabel(along if number + columns >= len(groups) else "")
         ax.set_ylabel("exact match" if number % columns == 0 else "")
         ax.tick_params(labelbottom=True)
     return figure
@@ -86,10 +87,10 @@ def _legend_line(panel: Panel, labels: Mapping[str, str], brief: bool) -> str:
 
 def _draw(ax: Axes, panel: Panel, look: Mapping[str, Any]) -> None:
     """Draw the mean over seeds as a line, and its interval as a band."""
-    lengths = panel.axes[0].lengths
-    low, high = panel.cell_intervals()
-    ax.fill_between(lengths, low, high, color=look["color"], alpha=0.12, linewidth=0, zorder=2)
-    ax.plot(lengths, panel.cell_means, linewidth=1.1, zorder=3, **look)
+    means = panel.by_length()
+    low, high = zip(*panel.length_intervals().values(), strict=True)
+    ax.fill_between([*means], low, high, color=look["color"], alpha=0.12, linewidth=0, zorder=2)
+    ax.plot([*means], [*means.values()], linewidth=1.1, zorder=3, **look)
 
 
 def _finish(ax: Axes, axis: ScoredAxis, title: str) -> None:

@@ -212,15 +212,31 @@ class Panel:
         That of L is the mean over all cells whose longest operand has L digits; for two operands
         these are 2 L - 1 cells. Of lists only those count that have no more numbers than trained.
         """
+        return {
+            length: tuple(fsum(grid.accuracy[shell]) / shell.sum() for grid in self.grids)
+            for length, shell in self._shells.items()
+        }
+
+    def length_intervals(self) -> dict[int, tuple[float, float]]:
+        """Return the ends of each 95 % interval of `by_length`, clipped to 0..1.
+
+        Student t over seeds; of one seed over its problems, as in `interval`.
+        """
+        ends: dict[int, tuple[float, float]] = {}
+        for length, means in self.seeds_by_length().items():
+            problems = int(self.total[self._shells[length]].sum())
+            interval = student_t(means) or one_run(means[0], problems)
+            ends[length] = interval.low, interval.high
+        return ends
+
+    @cached_property
+    def _shells(self) -> dict[int, Bools]:
+        """The cells whose longest operand has each number of digits."""
         lengths = cell_lengths(self.axes)
         longest = longest_digits(self.axes, lengths)
         limits = [axis.tested if axis.counts == "digits" else axis.trained for axis in self.axes]
         inside = (lengths <= np.array(limits)).all(axis=-1)
-        shells = {n: inside & (longest == n) for n in np.unique(longest).tolist()}
-        return {
-            length: tuple(fsum(grid.accuracy[shell]) / shell.sum() for grid in self.grids)
-            for length, shell in shells.items()
-        }
+        return {n: inside & (longest == n) for n in np.unique(longest).tolist()}
 
     def by_length(self) -> dict[int, float]:
         """Return the means over seeds of `seeds_by_length`."""

@@ -1,4 +1,4 @@
-"""Grids of one axis: what is drawn of them, in figures, tables and the page."""
+"""Exact match over length: grids of one axis, and the longer operand of others."""
 
 from typing import Any
 
@@ -10,10 +10,11 @@ from scipy import stats
 from tape_arith.arith.figures.heatmap import compose
 from tape_arith.arith.figures.report.content import content
 from tape_arith.arith.figures.report.page import page
+from tape_arith.arith.grids.axes import Axes, digit_pairs
 from tape_arith.arith.grids.panel import Panel, panels_of
 from tape_arith.arith.grids.statistics import wilson
 from tests.helpers.figures import assert_nothing_is_cut_off, words
-from tests.helpers.made_grids import BITS, drawn
+from tests.helpers.made_grids import BITS, LISTS, drawn
 from tests.helpers.pages import Page, report
 
 LENGTHS = np.arange(1, 9)
@@ -61,6 +62,32 @@ def test_a_line_is_the_mean_and_its_band_the_interval_over_seeds(count: int) -> 
     assert "(a guess is right in 50 %)" in text.replace("\N{NO-BREAK SPACE}", " ")
     assert "Task parity, trained to 4 bits and tested to 8" in text and "digits" not in text
     assert ("pe0: out of distribution" if count < 7 else "pe0: out") in text
+    assert_nothing_is_cut_off(figure)
+
+
+@pytest.mark.parametrize("seeds", [1, 3])
+@pytest.mark.parametrize("axes", [digit_pairs(4, 8), LISTS])
+def test_over_the_longer_operand(axes: Axes, seeds: int) -> None:
+    (panel,) = panels_of(drawn("rope", seed, axes) for seed in range(seeds))
+    figure = compose([panel], by_length=True)
+    (line,), (band,) = figure.axes[0].lines, figure.axes[0].collections
+    corners = np.concatenate([path.vertices for path in band.get_paths()])
+    for length, mean in zip(*map(np.asarray, line.get_data()), strict=True):
+        n = int(length)
+        cells = [  # of two numbers as long as the longer one; of lists no longer than trained
+            [*g.exact[:n, n - 1], *g.exact[n - 1, : n - 1]] if axes != LISTS else g.exact[:2, n - 1]
+            for g in panel.grids
+        ]
+        means = np.mean(cells, axis=1) / 100
+        assert mean == pytest.approx(means.mean())
+        ends = wilson(np.sum(cells), 100 * np.size(cells))
+        if seeds > 1:
+            half = stats.t.ppf(0.975, seeds - 1) * stats.sem(means)
+            ends = np.clip([means.mean() - half, means.mean() + half], 0, 1)
+        heights = corners[corners[:, 0] == length][:, 1]
+        assert [heights.min(), heights.max()] == pytest.approx([float(end) for end in ends])
+    along = "digits of the longer operand" if axes != LISTS else "digits"
+    assert figure.axes[0].get_xlabel() == along
     assert_nothing_is_cut_off(figure)
 
 
