@@ -7,6 +7,7 @@ from typing import Annotated
 import typer
 
 from tape_arith.arith.commands import option, table_output
+from tape_arith.arith.errors import UsageError
 
 EXAMPLE = "tape-arith leaderboard --preset mini --out leaderboard.tex --figure leaderboard.pdf"
 
@@ -29,6 +30,9 @@ def command(
     width: option.Width = None,
     no_caption: option.NoCaption = False,
     costs: option.Costs = False,
+    against: Annotated[
+        str, typer.Option(metavar="PE", help="The figure shows differences from this encoding.")
+    ] = "",
     contrast: Annotated[
         list[str] | None,
         typer.Option(metavar="A - B", help="Test A against B, as planned. Repeatable."),
@@ -45,12 +49,15 @@ def command(
     from tape_arith.arith.compare.leaderboard import build_board
     from tape_arith.arith.compare.tables import FOR_PEOPLE, FORMATS
     from tape_arith.arith.compare.terminal import print_board
+    from tape_arith.arith.figures import forest
     from tape_arith.arith.figures.leaderboard import compose
-    from tape_arith.arith.registry.names import read_contrast
+    from tape_arith.arith.registry.names import parse, read_contrast
 
     table = table_output.TableOutput(
         format, as_csv, as_json, show, out, figure, label, (width, no_caption), wide
     )
+    if against and not figure:
+        raise UsageError("--against changes the figure: add --figure")
     planned = map(read_contrast, contrast or ())
     selection = select(runs, pe, preset, split, max_digits, task)
     board = build_board(selection, costs=costs, planned=planned)
@@ -58,4 +65,5 @@ def command(
     shown = labelled if kind in FOR_PEOPLE else board
     text = FORMATS[kind](shown, table.columns) if kind else ""
     in_terminal = partial(print_board, board, table.columns, wide=wide)
-    table.show(text, partial(compose, labelled), in_terminal)
+    versus = partial(forest.compose, labelled, str(parse(against))) if against else None
+    table.show(text, versus or partial(compose, labelled), in_terminal)

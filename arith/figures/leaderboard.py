@@ -1,6 +1,6 @@
 """The leaderboard as a figure for one column of a paper: a row per encoding, a point per seed."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from matplotlib.axes import Axes
@@ -17,7 +17,7 @@ from tape_arith.arith.figures.text import fit, text_width
 from tape_arith.arith.grids.axes import Region
 from tape_arith.arith.grids.panel import Panel
 
-_WIDTH, _ROW = 3.4, 0.135
+PAGE_WIDTH, ROW = 3.4, 0.135
 """Width of a paper's column and height of a row, in inches."""
 _TALL = 20
 """Rows above which the numbers of the scale also stand at the top."""
@@ -26,7 +26,7 @@ _NAMES = 86.0
 _COLUMNS = {"mean": 23, "in dist.": 47, "seeds": 66}
 """Columns of numbers, and how far right of the axes each ends, in points."""
 _MEANS: tuple[Region, ...] = ("out_of_distribution", "in_distribution")
-_LETTERS = 6.0
+LETTERS = 6.0
 COLOUR, NOT_RANKED = "#1f5f8b", "#9a9a9a"
 _INTERVAL: dict[str, Any] = {"linewidth": 2.0, "alpha": 0.35, "solid_capstyle": "butt"}
 _SEED: dict[str, Any] = {"linestyle": "", "marker": "o", "markersize": 2.8, "mew": 0.3, "mec": "w"}
@@ -34,7 +34,7 @@ _ALONE: dict[str, Any] = {"linestyle": "", "marker": "D", "markersize": 3, "mew"
 _MEAN: dict[str, Any] = {"linestyle": "", "marker": "|", "markersize": 6.5, "mew": 1.1}
 
 
-@style.styled(_LETTERS)
+@style.styled(LETTERS)
 def compose(
     board: Board,
     *,
@@ -42,7 +42,7 @@ def compose(
     caption: bool = True,
 ) -> Figure:
     """Return the figure; its only axes has percent from left to right and rows from the top."""
-    width = width or _WIDTH
+    width = width or PAGE_WIDTH
     titles, placed = heights(board)
     values = [v for panel in board.panels for v in panel.seed_means("out_of_distribution")]
     # The axis shows all seeds but may cut intervals off: the interval of a few seeds far apart
@@ -51,34 +51,25 @@ def compose(
     bottom = max(placed) + 0.6
     signs = seed_signs(board.panels, grey=not all(row.rank for row in board.rows))
     note = _note(board, end) if caption else ""
-    figure = style.page(width, bottom * _ROW + 0.42, note, signs, 2, _LETTERS)
+    figure = style.page(width, bottom * ROW + 0.42, note, signs, 2, LETTERS)
     ax = figure.subplots()
     ax.set(xlim=(-0.015 * end, 1.015 * end), ylim=(bottom, 0))
     step = {2: 0.5, 5: 1, 10: 2, 20: 5, 40: 10}.get(end, 20)
     ax.set_xticks([step * n for n in range(int(end / step) + 1)])
     ax.xaxis.set_major_formatter("{x:g}")
     ax.set_xlabel(f"exact match out of distribution,{NBSP}%")
-    room = _NAMES * width / _WIDTH
-    names = [fit(board.label(row.panel.name), room, _LETTERS) for row in placed.values()]
-    ax.set_yticks(list(placed), [name for name, _ in names])
-    style.finish(ax, grid="x")
-    ax.spines.left.set_visible(False)
-    ax.tick_params(axis="y", length=0, pad=3)
-    if bottom > _TALL:
-        ax.tick_params(axis="x", top=True, labeltop=True)
+    draw_names(ax, board, placed, width)
     for head, right in _COLUMNS.items():
-        _write(ax, right, -0.6, head, style.GREY)
-    labels = zip(ax.get_yticklabels(), names, strict=True)
-    for (label, (_, size)), (y, row) in zip(labels, placed.items(), strict=True):
+        write_right(ax, right, -0.6, head, style.GREY)
+    for y, row in placed.items():
         colour, ink = (COLOUR, "black") if row.rank else (NOT_RANKED, NOT_RANKED)
         draw_seeds(ax, y, row.panel, "out_of_distribution", colour)
-        label.set(fontsize=size, color=ink, va="center_baseline")
         numbers = [_percent(row.panel.mean(region)) for region in _MEANS]
         numbers.append(str(len(row.panel.seeds)))
         for text, right in zip(numbers, _COLUMNS.values(), strict=True):
-            _write(ax, right, y, text, ink)
+            write_right(ax, right, y, text, ink)
     for y, section in titles.items():
-        _write_title(figure, ax, y, section)
+        write_title(figure, ax, y, section)
     return figure
 
 
@@ -92,6 +83,22 @@ def heights(board: Board) -> tuple[dict[float, Section[Row]], dict[float, Row]]:
         rows |= {y + number: row for number, row in enumerate(section.rows, start=1)}
         y += len(section.rows) + 1.5
     return titles, rows
+
+
+def draw_names(ax: Axes, board: Board, placed: Mapping[float, Row], width: float) -> None:
+    """Write the name of each row at the left, and the scale at both ends of a tall axes."""
+    room = _NAMES * width / PAGE_WIDTH
+    names = [fit(board.label(row.panel.name), room, LETTERS) for row in placed.values()]
+    ax.set_yticks(list(placed), [name for name, _ in names])
+    style.finish(ax, grid="x")
+    ax.spines.left.set_visible(False)
+    ax.tick_params(axis="y", length=0, pad=3)
+    if ax.get_ylim()[0] > _TALL:
+        ax.tick_params(axis="x", top=True, labeltop=True)
+    labels = zip(ax.get_yticklabels(), names, strict=True)
+    for (label, (_, size)), row in zip(labels, placed.values(), strict=True):
+        ink = "black" if row.rank else NOT_RANKED
+        label.set(fontsize=size, color=ink, va="center_baseline")
 
 
 def draw_seeds(ax: Axes, y: float, panel: Panel, region: Region, colour: str) -> None:
@@ -119,19 +126,19 @@ def seed_signs(panels: Sequence[Panel], *, grey: bool = False) -> list[Line2D]:
     return handles + grey * [Line2D([], [], color=NOT_RANKED, **square, label="not ranked")]
 
 
-def _write_title(figure: Figure, ax: Axes, y: float, section: Section[Row]) -> None:
+def write_title(figure: Figure, ax: Axes, y: float, section: Section[Row]) -> None:
     """Write a section's title at the left edge of the page, then why it is separate."""
     place: dict[str, Any] = {"xycoords": (figure.transFigure, ax.transData)}
     _annotate(ax, section.title, (0, y), 4, fontweight="bold", **place)
     if section.reason:
-        start = 8 + text_width(section.title, _LETTERS, "bold")
+        start = 8 + text_width(section.title, LETTERS, "bold")
         # A white box hides the lines of the grid behind the words.
         paper = {"facecolor": "white", "edgecolor": "none", "pad": 0.5}
         reason = _annotate(ax, section.reason, (0, y), start, color=style.GREY, bbox=paper, **place)
         style.fit_later(reason, whole=True)
 
 
-def _write(ax: Axes, x: float, y: float, text: str, colour: str) -> None:
+def write_right(ax: Axes, x: float, y: float, text: str, colour: str) -> None:
     """Write `text` so that it ends `x` points right of the axes, `y` rows down."""
     place: dict[str, Any] = {"xycoords": ax.get_yaxis_transform(), "ha": "right"}
     _annotate(ax, text, (1, y), x, color=colour, **place).set_in_layout(True)
@@ -140,7 +147,7 @@ def _write(ax: Axes, x: float, y: float, text: str, colour: str) -> None:
 def _annotate(ax: Axes, text: str, at: tuple[float, float], x: float, **look: Any) -> Annotation:
     """Write `text` `x` points right of `at`; the layout makes no room for it."""
     look |= {"textcoords": "offset points", "annotation_clip": False, "va": "center_baseline"}
-    note = ax.annotate(text, at, (x, 0), fontsize=_LETTERS, **look)
+    note = ax.annotate(text, at, (x, 0), fontsize=LETTERS, **look)
     note.set_in_layout(False)
     return note
 

@@ -8,16 +8,20 @@ import numpy as np
 import pytest
 from matplotlib.figure import Figure
 from matplotlib.text import Text
+from scipy import stats
 
 from tape_arith.arith.compare.board import Board, Section
 from tape_arith.arith.compare.effects import Effect
 from tape_arith.arith.compare.labels import display_names
 from tape_arith.arith.compare.leaderboard import SECTIONS
 from tape_arith.arith.compare.row import Row
+from tape_arith.arith.errors import UsageError
+from tape_arith.arith.figures import forest
 from tape_arith.arith.figures.leaderboard import COLOUR, NOT_RANKED, compose, heights
 from tape_arith.arith.grids.panel import Panel
 from tests.helpers.figures import assert_texts_are_apart
 from tests.helpers.made_grids import filled
+from tests.helpers.tiny_runs import refused
 
 STRUCTURED = "these know where digits stand, a prior that the others do not have"
 FAILED = SECTIONS["Not ranked"]
@@ -150,3 +154,34 @@ def test_no_text_leaves_the_page_or_meets_another() -> None:
     assert figure.get_figwidth() <= 3.5
     assert figure.get_figheight() <= 9.0  # a page, 45 encodings with a foot of some lines
     assert_texts_are_apart(figure)
+
+
+def test_a_forest_of_differences() -> None:
+    seeds = {"rope": [0.1, 0.12, 0.14], "fire": [0.3, 0.2, 0.25], "nope": [0.05, 0.1]}
+    rows = [*(row(name, values) for name, values in seeds.items()), row("t5", [0.2])]
+    shown = board(
+        Section("Task-agnostic", "", rows),
+        Section("Not ranked", FAILED, [row("fox", [0, 0.1], inside=0.9)]),
+    )
+    figure = forest.compose(shown, "rope")
+    (ax,) = figure.axes
+    assert [label.get_text() for label in ax.get_yticklabels()] == ["FIRE", "NoPE"]
+    for y, name in zip(ax.get_yticks(), ("fire", "nope"), strict=True):
+        one, other = seeds[name], seeds["rope"]
+        lines = [
+            line
+            for line in ax.lines
+            if y in np.asarray(line.get_ydata()) and line.get_color() == COLOUR
+        ]
+        welch, middle, pairs = (np.asarray(line.get_xdata()) / 100 for line in lines)
+        oracle = stats.ttest_ind(one, other, equal_var=False).confidence_interval()
+        assert welch == pytest.approx([oracle.low, oracle.high])
+        assert middle == pytest.approx(np.mean(one) - np.mean(other))
+        oracle = stats.ttest_rel(one, other[: len(one)]).confidence_interval()
+        assert pairs == pytest.approx([oracle.low, oracle.high])
+    assert "+13.0 \N{PLUS-MINUS SIGN}" in " ".join(words(figure))
+    assert_texts_are_apart(figure)
+    for wrong, message in (("t5", "one seed"), ("fox", "not ranked"), ("tape", "unknown ranked")):
+        with pytest.raises(UsageError, match=message):
+            forest.compose(shown, wrong)
+    assert "add --figure" in refused("leaderboard", "--against", "rope")
