@@ -53,7 +53,8 @@ def atomic(path: Path) -> Iterator[Path]:
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         remove_stale_temporaries(path.parent, path.name)
-        temporary.touch()
+        temporary.unlink(missing_ok=True)  # of a killed process that had our number
+        temporary.touch(exist_ok=False)
         mode = temporary.stat().st_mode  # of a new file here
         yield temporary
         if temporary.stat().st_mode != mode:
