@@ -197,7 +197,7 @@ def test_the_stop_button_saves_what_is_trained(here: Path) -> None:
     folder = Path("runs/mini/rope/seed-0")
 
     def stop() -> None:
-        while not (folder / "environment.json").exists():
+        while not (folder / "metrics.jsonl").exists():
             time.sleep(0.01)
         signal.raise_signal(signal.SIGINT)
 

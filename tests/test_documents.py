@@ -23,10 +23,10 @@ from tape_arith.arith.errors import Failure, UsageError
 from tape_arith.arith.grids.grid import Grid
 from tape_arith.arith.runs.config import Config
 from tape_arith.arith.runs.preset import PRESETS_FOLDER, load_preset
-from tape_arith.arith.runs.record import RunRecord
+from tape_arith.arith.runs.record import Machine, RunRecord
 from tape_arith.arith.runs.run import Run
 from tape_arith.arith.sweeps.sweep import load_sweep
-from tests.helpers.documents import ENVIRONMENT, METRICS, edit, edit_text
+from tests.helpers.documents import MACHINE, METRICS, edit, edit_text
 from tests.helpers.made_grids import EVALUATION, filled
 
 BUCKET, COUNT = Bucket("addition", 2, 0, "train"), 64
@@ -60,8 +60,6 @@ def read_preset(path: Path) -> Config:
 
 KINDS = {
     "run": Kind("run/run.json", lambda path: Run(path.parent).record()),
-    "environment": Kind("run/environment.json", lambda path: Run(path.parent).environment()),
-    "timings": Kind("run/timings.json", lambda path: Run(path.parent).timings()),
     "metrics": Kind("run/metrics.jsonl", lambda path: Run(path.parent).metrics(), False),
     "grid": Kind("run/grid.json", lambda path: Grid.load(path).content()),
     "dataset": Kind("set/manifest.json", lambda path: Manifest.load(path.parent)),
@@ -84,7 +82,7 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
     run.write_record(
         RunRecord("rope", 0, "mini", config, 1, config.steps, SHA256, "0.8.0", {"mine.py": SHA256})
     )
-    write_document(run.environment_file, {**ENVIRONMENT, "earlier": [ENVIRONMENT]}, "environment")
+    run.update_record(machines=(Machine(**MACHINE), Machine(**MACHINE | {"processes": 2})))
     run.write_timing("train", 6.5)
     save(run.final, {"model/a": torch.arange(99.0)}, {"step": 40})
     for step in (20, 40):
@@ -215,8 +213,8 @@ FAULTS: list[tuple[str, Callable[[Path], None], str]] = [
     ("run", edited(sources={"mine.py": "ab"}), "must match pattern"),
     ("run", edited(on_nonfinite="hope"), "must be 'stop' or 'skip', not 'hope'"),
     ("run", wrong_config(steps=0), "'config.steps' must be at least 1, not 0"),
-    ("environment", edited(earlier=[{}]), "'earlier.0.tape-arith' is missing"),
-    ("timings", edited(seconds={"train": -1}), "'seconds.train' must be at least 0"),
+    ("run", edited(machines=[{}]), "'machines.0.tape_arith' is missing"),
+    ("run", edited(seconds={"train": -1}), "'seconds.train' must be at least 0"),
     ("dataset", edited(tokens_sha256="ab"), "'tokens_sha256' must match .*generate --fresh --out"),
     ("dataset", edited(version=9), "of version 9 of addition"),
     ("grid", edited(preset="../x"), "'preset' must match"),

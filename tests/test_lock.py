@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 
 from tape_arith.arith import files, lock
-from tape_arith.arith.decoders.environment import record_environment
+from tape_arith.arith.decoders.environment import record_machine
 from tape_arith.arith.errors import Failure
 from tape_arith.arith.runs.run import Run
 from tape_arith.arith.training.begin import extend_run
@@ -218,7 +218,7 @@ def test_every_writer_of_a_run_checks_the_lock(
     comparison: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     run = Run(comparison / "runs/mini/rope/seed-0")
-    record, environment = run.record(), run.environment().model_dump(by_alias=True)
+    record = run.record()
     writers: list[Callable[[], object]] = [
         lambda: run.write_record(record),
         lambda: run.write_timing("train", 1.0),
@@ -227,7 +227,7 @@ def test_every_writer_of_a_run_checks_the_lock(
         lambda: run.set_grids_aside(4),
         run.delete,
         run.remove_partial,
-        lambda: record_environment(run, environment),
+        lambda: record_machine(run, record.machines[-1]),
         lambda: extend_run(run, 9),
         lambda: write_first_state(run, record, run),
     ]

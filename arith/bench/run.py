@@ -10,7 +10,7 @@ from matplotlib.ticker import EngFormatter
 
 from tape_arith.arith.bench import ALL, STAGES
 from tape_arith.arith.bench.measure import Options, Result
-from tape_arith.arith.decoders.environment import environment
+from tape_arith.arith.decoders.environment import machine
 from tape_arith.arith.documents import write_document
 from tape_arith.arith.errors import Failure, UsageError, unknown
 from tape_arith.arith.runs.preset import known_preset
@@ -33,8 +33,8 @@ def run(names: Sequence[str], options: Options, file: Path | None = None) -> boo
             raise unknown("stage", name, [*STAGES, ALL])
     stages = list(STAGES) if ALL in names else list(dict.fromkeys(names))
     known_preset(options.preset)
-    facts = environment(detect(*options.compute)) | {"cores": os.cpu_count(), "stages": stages}
-    version = f"tape-arith {facts['tape-arith']} {facts['commit'] or ''}".strip()
+    facts = asdict(machine(detect(*options.compute))) | {"cores": os.cpu_count(), "stages": stages}
+    version = f"tape-arith {facts['tape_arith']} {facts['commit'] or ''}".strip()
     threads = "" if facts["device"] == "cuda" else f", threads: {facts['threads']}"
     print(
         f"{facts['hardware']}{threads}, {facts['dtype']}, torch {facts['torch']}, {version}; "

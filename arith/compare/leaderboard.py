@@ -171,7 +171,7 @@ def _training(run: TolerantState | None) -> Training:
         return Training()
     last, about = run.metrics[-1], run.record.about
     rate = last["tokens"] / last["seconds"]
-    machine = run.environment.hardware if run.environment else None
+    machine = run.record.machine.hardware if run.record.machine else None
     limit = datasheet(machine) if machine else None
     flops = about.training_flops_a_token if about else None
     mfu = rate * flops / limit if limit and flops else None

@@ -17,8 +17,8 @@ from tape_arith.arith.grids.panel import Panel
 from tape_arith.arith.runs.command_lines import reproduction_commands
 from tape_arith.arith.runs.find import run_at
 
-_ENVIRONMENT = ("tape-arith", "commit", "torch", "hardware", "dtype", "attention", "threads")
-"""The facts of environment.json that a report lists."""
+_MACHINE = ("commit", "torch", "hardware", "dtype", "attention", "threads")
+"""The facts of a machine that a report lists, after the version of tape-arith."""
 
 
 @dataclass(frozen=True)
@@ -90,17 +90,19 @@ def _provenance(root: Path, grids: Sequence[Grid], state: TolerantState | None) 
         "configuration": state.record.config.sha256 if state else "",
         "evaluation set": evaluation.sha256,
         "task": f"{evaluation.task}, version {evaluation.version}",
-        **dict.fromkeys((*_ENVIRONMENT, "trained in", "dataset"), ""),
+        **dict.fromkeys(("tape-arith", *_MACHINE, "trained in", "dataset"), ""),
     }
     # Without the folders above the runs, which are private.
     folder = run_at(Path(), *key(first)).path.as_posix()
     if state is None:
         return Provenance(first.encoding, first.seed, folder, facts)
-    environment = state.environment.model_dump(by_alias=True) if state.environment else {}
-    for name in _ENVIRONMENT:
-        facts[name] = "" if environment.get(name) is None else str(environment[name])
-    if "train" in state.seconds:
-        facts["trained in"] = f"{state.seconds['train']:,.0f} s"
+    machine, seconds = state.record.machine, state.record.seconds
+    if machine is not None:
+        facts["tape-arith"] = machine.tape_arith
+        values = {name: getattr(machine, name) for name in _MACHINE}
+        facts |= {name: "" if value is None else str(value) for name, value in values.items()}
+    if "train" in seconds:
+        facts["trained in"] = f"{seconds['train']:,.0f} s"
     facts["dataset"] = state.record.data or "made as needed"
     return Provenance(
         first.encoding,
@@ -109,5 +111,5 @@ def _provenance(root: Path, grids: Sequence[Grid], state: TolerantState | None) 
         facts,
         state.record.config.as_dict(),
         reproduction_commands(root, state.record, grids),
-        environment.get("command"),
+        machine.command if machine else None,
     )

@@ -66,7 +66,7 @@ class Row:
 
     @property
     def train_seconds(self) -> list[float | None]:
-        return [run.seconds.get("train") if run else None for run in self.runs]
+        return [run.record.seconds.get("train") if run else None for run in self.runs]
 
     def content(self) -> dict[str, Any]:
         """Return the numbers for JSON that no column has."""

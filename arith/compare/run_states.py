@@ -8,7 +8,6 @@ from typing import Any, TypeVar
 from tape_arith.arith.errors import Failure, UsageError
 from tape_arith.arith.grids.grid import Grid
 from tape_arith.arith.runs.find import find_runs
-from tape_arith.arith.runs.record import Environment
 from tape_arith.arith.runs.run import RunState
 from tape_arith.arith.terminal import say
 
@@ -23,15 +22,6 @@ class TolerantState(RunState):
     @cached_property
     def metrics(self) -> list[dict[str, Any]]:
         return or_default(self.run.metrics, [])
-
-    @cached_property
-    def seconds(self) -> dict[str, float]:
-        """The duration of each stage."""
-        return or_default(self.run.timings, {})
-
-    @cached_property
-    def environment(self) -> Environment | None:
-        return or_default(self.run.environment, None)
 
 
 def read_states(root: Path) -> dict[Key, TolerantState]:

@@ -1,4 +1,4 @@
-"""Define the documents run.json, environment.json and timings.json of a run.
+"""Define run.json, the document of a run.
 
 Never imports torch.
 """
@@ -9,12 +9,9 @@ from functools import cached_property
 from pathlib import Path
 from typing import ClassVar
 
-from pydantic import Field
-
 from tape_arith.arith.documents import (
     Count,
     NonNegative,
-    Part,
     Positive,
     Sha256,
     Strict,
@@ -58,8 +55,27 @@ class InitFrom(Strict):
 
 
 @dataclass(frozen=True)
+class Machine(Strict):
+    """The machine and software of a call of `train`."""
+
+    tape_arith: Text
+    commit: Text | None
+    command: str
+    python: Text
+    torch: Text
+    device: Text
+    hardware: Text
+    dtype: Text
+    threads: Count
+    attention: Text | None
+    compiled: bool
+    system: Text
+    processes: Positive = 1
+
+
+@dataclass(frozen=True)
 class RunRecord(Strict):
-    """The content of run.json, which defines a run.
+    """The content of run.json, which defines a run and says where it was trained.
 
         config         the recipe; `config.steps` is the present budget
     first_steps    the first budget, which fixed the warm-up
@@ -69,6 +85,8 @@ class RunRecord(Strict):
     sources        SHA-256 of each file of `run_sources`
     init_from      None for a run with random first weights
     about          what the encoding is and costs; None in runs of versions before 0.9
+    machines       where it was trained: one entry per change, the last call of `train` last
+    seconds        duration of each stage, as "train" or "score+yarn"
     on_nonfinite   policy for a loss or gradient that is not finite
     skipped_steps  number of steps of a trained run that this policy left out
     """
@@ -89,11 +107,18 @@ class RunRecord(Strict):
     about: About | None = None
     on_nonfinite: Policy = "stop"
     skipped_steps: Count = 0
+    machines: tuple[Machine, ...] = ()
+    seconds: dict[Text, NonNegative] = field(default_factory=dict)
 
     @cached_property
     def name(self) -> Name:
         """The parsed encoding. Raises UsageError if its file is not on this machine."""
         return parse(self.encoding)
+
+    @property
+    def machine(self) -> Machine | None:
+        """Where the run was last trained; None if that is not recorded."""
+        return self.machines[-1] if self.machines else None
 
     @property
     def total_steps(self) -> int:
@@ -149,42 +174,6 @@ class RunRecord(Strict):
         with suppress(UsageError):
             return self.task_version == load_task(self.config.task).version
         return True
-
-
-class Machine(Part):
-    """The machine and software of one call of `train`."""
-
-    tape_arith: Text = Field(alias="tape-arith")
-    commit: Text | None
-    command: str
-    python: Text
-    torch: Text
-    device: Text
-    hardware: Text
-    dtype: Text
-    threads: Count
-    attention: Text | None
-    compiled: bool
-    system: Text
-    processes: Positive
-
-
-class Environment(Machine):
-    """environment.json: the machine and software of a run, now and in earlier calls."""
-
-    kind: ClassVar[str] = "environment"
-    remedy: ClassVar[str] = "put back a whole copy, or remove it: it only describes the machine"
-
-    earlier: list[Machine] = Field(default=[])
-
-
-class Timings(Part):
-    """timings.json: the seconds that each stage took."""
-
-    kind: ClassVar[str] = "timings"
-    remedy: ClassVar[str] = "remove it: it only has durations"
-
-    seconds: dict[Text, NonNegative]
 
 
 def check_can_continue(path: Path, record: RunRecord) -> None:

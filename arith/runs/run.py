@@ -1,10 +1,8 @@
 """A run on disk: its files, read and written.
 
     RUNS/PRESET/PE/seed-S/    (RUNS/PRESET@TASK/... where the task is not the preset's own)
-        run.json          the record: encoding, seed, config, data
-        environment.json  the machine and software that trained it
+        run.json          the record: encoding, seed, config, data, machines, seconds
         metrics.jsonl     one line every few steps
-        timings.json      seconds of each stage
         grid.json         exact match by operand lengths (grid+yarn.json: scored with YaRN;
                           grid@carry.json: scored on the split carry)
         at-N-steps/       grids at a budget of N steps, before it was extended
@@ -18,7 +16,7 @@ import json
 import shutil
 from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any, Literal
@@ -31,7 +29,7 @@ from tape_arith.arith.grids.grid import Grid
 from tape_arith.arith.lock import activity, check_lock
 from tape_arith.arith.registry.names import NamePart
 from tape_arith.arith.runs.metrics import read_lines
-from tape_arith.arith.runs.record import Environment, RunRecord, Timings
+from tape_arith.arith.runs.record import RunRecord
 from tape_arith.arith.terminal import say
 
 
@@ -50,8 +48,6 @@ class Run:
 
     record_file = _File("run.json")
     metrics_file = _File("metrics.jsonl")
-    environment_file = _File("environment.json")
-    timings_file = _File("timings.json")
     tracking = _File("tracking")
     """The folder that trackers write to."""
     final = _File("weights/final.safetensors")
@@ -109,8 +105,8 @@ class Run:
     def precision(self) -> str | None:
         """Return what the training computed in, as in "bfloat16"; None if that is not known."""
         with suppress(Failure):
-            last = self.environment()
-            return " and ".join(dict.fromkeys(each.dtype for each in (*last.earlier, last)))
+            dtypes = dict.fromkeys(machine.dtype for machine in self.record().machines)
+            return " and ".join(dtypes) or None
         return None
 
     def record(self) -> RunRecord:
@@ -121,20 +117,15 @@ class Run:
         check_lock(self.path)
         write_validated(self.record_file, asdict(record), RunRecord)
 
-    def environment(self) -> Environment:
-        """Read environment.json. Raises Failure if there is none or it is corrupt."""
-        return read_document(self.environment_file, Environment)
-
-    def timings(self) -> dict[str, float]:
-        """Return the seconds of each stage; {} if there is no file. Raises Failure if corrupt."""
-        if not self.timings_file.exists():
-            return {}
-        return read_document(self.timings_file, Timings).seconds
+    def update_record(self, **changes: Any) -> RunRecord:
+        """Write fields of run.json anew, and return the record."""
+        record = replace(self.record(), **changes)
+        self.write_record(record)
+        return record
 
     def write_timing(self, stage: str, seconds: float) -> None:
-        check_lock(self.path)
-        stages = self.timings() | {stage: round(seconds, 3)}
-        write_validated(self.timings_file, {"seconds": stages}, Timings)
+        """Record how long a stage took."""
+        self.update_record(seconds=self.record().seconds | {stage: round(seconds, 3)})
 
     def metrics(self) -> list[dict[str, Any]]:
         """Read metrics.jsonl; [] if there is no file. Raises Corrupt for an invalid line."""
@@ -169,7 +160,7 @@ class Run:
     def delete(self) -> None:
         """Delete the run's files, the record first: the rest alone does not count as a run."""
         check_lock(self.path)
-        files = [self.record_file, self.environment_file, self.metrics_file, self.timings_file]
+        files = [self.record_file, self.metrics_file]
         files += [*self.grid_files(), *self.path.glob("at-*-steps/grid*.json")]
         for file in [*files, *self.path.glob("weights/*.safetensors")]:
             file.unlink(missing_ok=True)

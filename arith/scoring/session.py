@@ -104,8 +104,7 @@ def score_run(
             grid.save(file)
 
         stage = file.stem.replace("grid", "score", 1)
-        # Read before anything is written, so that a corrupt file costs no work.
-        seconds = run.timings().get(stage, 0.0) if grid is not empty else 0.0
+        seconds = run.record().seconds.get(stage, 0.0) if grid is not empty else 0.0
         with explain_failures(f"scoring {name}"), user_errors(name.encoding):
             reach = _untrained_lengths(runner.decoder.pe, bucket)
             now = scoring_now(runner, {**scoring_facts(runner.hardware), **reach})

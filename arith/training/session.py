@@ -14,7 +14,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from tape_arith.arith.decoders.build import decoder_for, user_errors
-from tape_arith.arith.decoders.environment import environment, record_environment
+from tape_arith.arith.decoders.environment import machine, record_machine
 from tape_arith.arith.decoders.failures import NotCompilable
 from tape_arith.arith.errors import Failure, UsageError, is_out_of_memory
 from tape_arith.arith.lock import check_lock, lock_folder
@@ -165,8 +165,7 @@ class Session:
         dataset = training_data(self.options.data, record.config, record.seed, record.data)
         options = replace(self.options, compute=self._compute())
         trainer = build_trainer(record, options, dataset, processes)
-        now = environment(trainer.hardware) | {"processes": processes.size}
-        record_environment(self.run, now)
+        record_machine(self.run, machine(trainer.hardware, processes.size))
         checkpoints = Checkpoints(self.run, record, trainer)
         checkpoints.resume()
         processes.broadcast_text(str(self.run.path.absolute()))
@@ -189,7 +188,7 @@ class Session:
             # Written before the final weights, so that no kill leaves a finished run without it.
             self.run.write_timing("train", trainer.seconds)
             if trainer.skipped != record.skipped_steps:
-                self.run.write_record(replace(record, skipped_steps=trainer.skipped))
+                self.run.update_record(skipped_steps=trainer.skipped)
             checkpoints.finish()
 
     def _take_steps(
@@ -238,8 +237,7 @@ class Session:
         """Record the policy for steps that are not finite, if the options have another one."""
         policy = self.options.on_nonfinite
         if policy not in (None, self.record.on_nonfinite):
-            self.record = replace(self.record, on_nonfinite=policy)
-            self.run.write_record(self.record)
+            self.record = self.run.update_record(on_nonfinite=policy)
 
     def _compute(self) -> Compute:
         """Return how to compute, with the choice whether a CPU compiles blocks.
@@ -248,12 +246,11 @@ class Session:
         does what its preset asks for. A user's encoding is compiled on request only, because torch
         may fail to trace it.
         """
-        compute, record, run = self.options.compute, self.record, self.run
+        compute, record = self.options.compute, self.record
         if compute.compiled is not None or detect().device != "cpu" or self.processes.size > 1:
             return compute
-        if run.environment_file.exists():
-            began = run.environment()
-            compiled = began.compiled and began.device == "cpu"
+        if record.machine is not None:
+            compiled = record.machine.compiled and record.machine.device == "cpu"
         else:
             compiled = asks_to_compile(record.preset) and not source_hashes(record.name.encoding)
         if compiled and (reason := why_not_compilable()):

@@ -23,7 +23,6 @@ from tape_arith.arith.compare.effects import Effect
 from tape_arith.arith.compare.labels import display_names
 from tape_arith.arith.compare.leaderboard import board_of
 from tape_arith.arith.decoders.cost import about
-from tape_arith.arith.documents import write_document
 from tape_arith.arith.files import slug
 from tape_arith.arith.grids.axes import digit_pairs
 from tape_arith.arith.grids.facts import Evaluation
@@ -34,7 +33,7 @@ from tape_arith.arith.registry.names import parse
 from tape_arith.arith.runs.preset import load_preset
 from tape_arith.arith.runs.record import RunRecord
 from tape_arith.arith.runs.run import Run
-from tests.helpers.documents import ENVIRONMENT, METRICS
+from tests.helpers.documents import METRICS, edit_machine
 from tests.helpers.made_grids import flat
 from tests.helpers.tiny_runs import call, done, refused, untouched
 
@@ -340,9 +339,8 @@ def test_how_training_went_with_its_mfu(made: Path) -> None:
     folder = Run(made / "runs/mini/tape/seed-1")
     last = {"step": 1000, "loss": 0.25, "tokens": 6_000_000, "seconds": 60.0}
     folder.add_metrics({**METRICS, **last})
-    environment = folder.path / "environment.json"
     for hardware, known in (("NVIDIA H200", True), ("AMD EPYC", False)):
-        write_document(environment, {**ENVIRONMENT, "hardware": hardware}, "environment")
+        edit_machine(folder.record_file, hardware=hardware)
         trainings = rows(leaderboard("--costs"))["tape"]["trainings"]
         assert set(trainings[0].values()) == {None}
         assert (trainings[1]["loss"], trainings[1]["tokens_per_second"]) == (0.25, 100_000.0)
@@ -359,8 +357,7 @@ def test_how_training_went_with_its_mfu(made: Path) -> None:
         assert "trained on" not in text
         other = Run(made / "runs/mini/fire/seed-0")
         other.add_metrics({**METRICS, **last})
-        document = {**ENVIRONMENT, "hardware": "AMD EPYC"}
-        write_document(other.path / "environment.json", document, "environment")
+        edit_machine(other.record_file, hardware="AMD EPYC")
         text = done("leaderboard", "--costs").out
         trained_on = {line.split(" | ")[1]: line for line in text.splitlines() if " | " in line}
         assert "| NVIDIA H200 |" in trained_on["TAPE"] and "| AMD EPYC |" in trained_on["FIRE"]

@@ -42,15 +42,15 @@ def test_the_command_writes_one_page(comparison: Path) -> None:
 def test_facts_are_those_of_the_files(comparison: Path) -> None:
     folder = Run(comparison / "runs/mini/fire/seed-1")
     run = next(r for r in collect(Selection(RUNS)).runs if (r.encoding, r.seed) == ("fire", 1))
-    environment = json.loads((folder.path / "environment.json").read_text())
-    for key in ("commit", "torch", "hardware", "dtype", "attention", "tape-arith"):
-        assert run.facts[key] == str(environment[key] or "")
+    (machine,) = json.loads(folder.record_file.read_text())["machines"]
+    for key in ("commit", "torch", "hardware", "dtype", "attention", "tape_arith"):
+        assert run.facts[key.replace("_", "-")] == str(machine[key] or "")
     grid = Grid.load(folder.path / "grid.json")
     config = folder.record().config
     assert run.facts["configuration"] == config.sha256 == grid.budget.config_sha256
     assert run.facts["evaluation set"] == grid.evaluation.sha256
     assert run.facts["task"] == "addition, version 1"
-    assert run.folder == "mini/fire/seed-1" and run.recorded == environment["command"]
+    assert run.folder == "mini/fire/seed-1" and run.recorded == machine["command"]
     assert run.config == config.as_dict()
 
 
@@ -161,8 +161,7 @@ def test_refusals(comparison: Path) -> None:
 
 def test_broken_files_beside_a_grid_cost_only_their_facts(comparison: Path) -> None:
     folder = comparison / "runs/mini/fire/seed-0"
-    (folder / "environment.json").write_text("{")
-    (folder / "timings.json").write_text("[]")
+    edit(folder / "run.json", machines=[], seconds={})
     lines = (folder / "metrics.jsonl").read_text().splitlines()
     (folder / "metrics.jsonl").write_text(
         "\n".join([lines[0].replace('"loss": ', '"loss": "x", "was": '), *lines[1:]]) + "\n"

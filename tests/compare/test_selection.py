@@ -14,7 +14,7 @@ from tape_arith.arith.compare.selection import Selection
 from tape_arith.arith.errors import UsageError
 from tape_arith.arith.grids.panel import panels_of
 from tape_arith.arith.runs.run import Run
-from tests.helpers.documents import ENVIRONMENT, edit, edit_text
+from tests.helpers.documents import edit, edit_machine, edit_text
 from tests.helpers.made_grids import interrupt
 from tests.helpers.tiny_runs import contents, done, refused, settings, untouched
 
@@ -159,12 +159,12 @@ def test_grids_that_differ_are_left_out_and_named(comparison: Path) -> None:
 
 def test_runs_of_another_precision_are_left_out_and_named(comparison: Path) -> None:
     """Also a run whose first part was trained in another one; what is not known excludes none."""
-    files = [RUNS / f"mini/{run}/environment.json" for run in ("rope/seed-0", "rope/seed-1")]
-    files += [FIRE / "seed-0/environment.json", FIRE / "seed-1/environment.json"]
+    files = [RUNS / f"mini/{run}/run.json" for run in ("rope/seed-0", "rope/seed-1")]
+    files += [FIRE / "seed-0/run.json", FIRE / "seed-1/run.json"]
     for file in files:
-        edit(file, dtype="bfloat16")
-    edit(files[2], dtype="float32")
-    files[3].unlink()
+        edit_machine(file, dtype="bfloat16")
+    edit_machine(files[2], dtype="float32")
+    edit(files[3], machines=[])
     reason = "fire seed 0: trained in float32, not bfloat16"
     for command in (("leaderboard",), ("heatmap", "--pe", "all"), ("curves", "--pe", "rope,fire")):
         assert done(*command).err == f"note: left out: {reason}\n"
@@ -172,8 +172,8 @@ def test_runs_of_another_precision_are_left_out_and_named(comparison: Path) -> N
     with pytest.raises(UsageError, match="trained in bfloat16, not float32"):
         panels_of([grids[3], grids[0], grids[2]])
     assert len(panels_of([grids[3], grids[0]])) == len(panels_of([grids[2]])) + 1
-    earlier = {key: json.loads(files[0].read_text())[key] for key in ENVIRONMENT}
-    edit(files[0], earlier=[earlier | {"dtype": "float32"}])
+    (machine,) = json.loads(files[0].read_text())["machines"]
+    edit(files[0], machines=[machine | {"dtype": "float32"}, machine])
     assert Run(files[0].parent).precision() == "float32 and bfloat16"
 
 

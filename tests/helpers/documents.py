@@ -7,9 +7,9 @@ from typing import Any
 
 from tape_arith.arith.documents import checksum
 
-# Content of environment.json, and a line of metrics.jsonl.
-ENVIRONMENT: dict[str, Any] = {
-    "tape-arith": "0.8.0",
+# A machine of run.json, and a line of metrics.jsonl.
+MACHINE: dict[str, Any] = {
+    "tape_arith": "0.8.0",
     "commit": None,
     "command": "tape-arith train",
     "python": "3.11",
@@ -37,11 +37,22 @@ METRICS: dict[str, Any] = {
 }
 
 
+def untimed_record(record: dict[str, Any]) -> dict[str, Any]:
+    """Return the content of run.json without where, and how fast, the run was trained."""
+    return {k: v for k, v in record.items() if k not in ("machines", "seconds", "checksum")}
+
+
 def edit(file: Path, **changes: Any) -> None:
     """Change fields of a document and give it the checksum of its new content."""
     content = json.loads(file.read_text()) | changes
     if content.pop("checksum", None):
         file.write_text(json.dumps({**content, "checksum": checksum(content)}))
+
+
+def edit_machine(run_json: Path, **changes: Any) -> None:
+    """Change where a run was last trained."""
+    machines = json.loads(run_json.read_text())["machines"] or [MACHINE]
+    edit(run_json, machines=[*machines[:-1], machines[-1] | changes])
 
 
 def edit_text(file: Path, old: str, new: str, count: int = -1) -> None:

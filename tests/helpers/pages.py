@@ -37,7 +37,8 @@ def grid(encoding: str, seed: int = 0, digits: int = 6, **more: Any) -> Grid:
 def report(grids: Iterable[Grid], **more: Any) -> Report:
     """Return a report of the panels of `grids`, in one section, with no tests."""
     panels = panels_of(grids)
-    files: Any = SimpleNamespace(metrics=[], seconds={"train": 60.0})
+    record = SimpleNamespace(seconds={"train": 60.0})
+    files: Any = SimpleNamespace(metrics=[], record=record)
     members = [
         Row(
             panel,

@@ -15,7 +15,6 @@ COMMANDS: dict[str, tuple[object, ...]] = {
     "set/tokens.npy": VERIFY,
     "set/lengths.npy": VERIFY,
     f"{RUN}/run.json": SCORE,
-    f"{RUN}/timings.json": SCORE,
     f"{RUN}/grid.json": SCORE[:2],
     f"{RUN}/weights/final.safetensors": SCORE,
     f"{RUN}/weights/before-cooldown.safetensors": ("train", RUN, "--steps", 90),

@@ -54,13 +54,13 @@ def test_a_grid_beside_the_usual_one(comparison: Path) -> None:
     printed = done("score", ROPE, "--split", CARRY).out
     assert printed.startswith("rope seed 0 on the split carry: out of distribution ")
     written = {key for key, text in contents(comparison).items() if before.get(key) != text}
-    assert written == {f"{ROPE}/grid@carry.json", f"{ROPE}/timings.json"}
+    assert written == {f"{ROPE}/grid@carry.json", f"{ROPE}/run.json"}
     with untouched(comparison):
         assert done("score", ROPE, "--split", CARRY).out == printed  # nothing is done twice
 
     done("score", ROPE, "--split", CARRY, "--with", "yarn:ramp=paper", "--max-digits", 4)
     assert (ROPE / "grid@carry+yarn@ramp=paper-to-4.json").exists()
-    assert "score@carry+yarn@ramp=paper-to-4" in Run(ROPE).timings()
+    assert "score@carry+yarn@ramp=paper-to-4" in Run(ROPE).record().seconds
     usual, grid = (Grid.load(ROPE / f"{name}.json") for name in ("grid", "grid@carry"))
     assert "split" not in usual.content()["evaluation"] and usual.split == "evaluation"
     assert grid.split == CARRY and grid.complete and not is_same_run(usual, grid)

@@ -1,7 +1,6 @@
 """`run`, from nothing to a heatmap: the files it leaves, and that it does nothing twice."""
 
 import csv
-import json
 import shutil
 from pathlib import Path
 
@@ -14,7 +13,7 @@ from tape_arith.arith.runs.run import Run
 from tape_arith.arith.sweeps import run_sweep
 from tests.helpers.tiny_runs import call, contents, done, refused, settings
 
-SMALL = {"run.json", "environment.json", "metrics.jsonl", "timings.json"}
+SMALL = {"run.json", "metrics.jsonl"}
 
 
 def test_every_run_leaves_its_folder(trained: Path) -> None:
@@ -28,10 +27,10 @@ def test_every_run_leaves_its_folder(trained: Path) -> None:
         assert names == SMALL | grids[record.encoding] | {"weights"}
         assert folder.state().trained and record.data is not None
         way = "score" if record.encoding != "tape" else "score+yarn"
-        assert set(folder.timings()) == {"train", way}
-        environment = json.loads((folder.path / "environment.json").read_text())
-        assert environment["command"].startswith("tape-arith run --pe rope,fire,tape+yarn")
-        assert {"commit", "torch", "python", "device", "dtype", "threads"} <= environment.keys()
+        assert set(record.seconds) == {"train", way}
+        (machine,) = record.machines
+        assert machine.command.startswith("tape-arith run --pe rope,fire,tape+yarn")
+        assert machine.device == "cpu" and machine.threads and machine.torch and machine.python
         # All but the weights is small, and says nothing of the machine it lay on.
         documents = {k: v for k, v in contents(folder.path).items() if "weights" not in k}
         assert sum(map(len, documents.values())) < 100_000

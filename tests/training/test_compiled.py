@@ -1,6 +1,5 @@
 """--compile: which presets ask for it, the record of it, and one line where it cannot be done."""
 
-import json
 import shutil
 from pathlib import Path
 from typing import Any
@@ -9,12 +8,11 @@ import pytest
 import torch
 
 from tape_arith.arith.decoders.failures import explain_failures
-from tape_arith.arith.documents import write_document
 from tape_arith.arith.errors import Failure
 from tape_arith.arith.registry.names import parse
 from tape_arith.arith.runs.options import Compute, TrainOptions
 from tape_arith.arith.runs.preset import load_preset
-from tape_arith.arith.runs.record import Environment, RunRecord, run_sources
+from tape_arith.arith.runs.record import Machine, RunRecord, run_sources
 from tape_arith.arith.runs.run import Run
 from tape_arith.arith.training import session
 from tape_arith.arith.training.distributed import ProcessGroup
@@ -22,7 +20,7 @@ from tape_arith.arith.training.session import Session
 from tape_arith.models import compiling
 from tape_arith.models.compiling import compiling_failed
 from tape_arith.models.hardware import Hardware
-from tests.helpers.documents import ENVIRONMENT
+from tests.helpers.documents import MACHINE
 from tests.helpers.tiny_runs import done, refused, settings, untouched
 
 # torch's own, in compiling
@@ -51,8 +49,7 @@ def test_without_a_compiler_or_with_an_older_torch_nothing_begins(
         patch.setattr("tape_arith.models.compiling.ISOLATES", False)
         assert "needs torch 2.13 or newer" in refused(*TRAIN, "--compile")
     done(*TRAIN)
-    environment = json.loads(Path("runs/mini/rope/seed-0/environment.json").read_text())
-    assert environment["compiled"] is False
+    assert not Run(Path("runs/mini/rope/seed-0")).record().machines[-1].compiled
 
 
 @pytest.fixture
@@ -84,7 +81,7 @@ def test_a_compiler_that_fails_ends_no_training_that_did_not_ask_for_it(
     done(*TRAIN, "--no-compile", "--out", "plain")
     run, plain = (Run(Path(root, "mini/rope/seed-0")) for root in ("runs", "plain"))
     assert run.final.read_bytes() == plain.final.read_bytes()
-    assert not run.environment().compiled
+    assert not run.record().machines[-1].compiled
 
 
 def test_errors_of_compiling_are_told_from_others() -> None:
@@ -120,8 +117,7 @@ def test_a_resumed_run_is_compiled_again(here: Path, monkeypatch: pytest.MonkeyP
     done(*TRAIN, "--compile", "--out", "parts")
     weights = "mini/rope/seed-0/weights/final.safetensors"
     assert Path("whole", weights).read_bytes() == Path("parts", weights).read_bytes()
-    environment = json.loads(Path("parts/mini/rope/seed-0/environment.json").read_text())
-    assert environment["compiled"] is True
+    assert Run(Path("parts/mini/rope/seed-0")).record().machines[-1].compiled
 
 
 @pytest.mark.parametrize(
@@ -167,7 +163,7 @@ def test_a_preset_may_ask_for_compiling(
     folder.path.mkdir()
     folder.write_record(record)
     if "began" in facts:
-        write_document(folder.environment_file, ENVIRONMENT | facts["began"], Environment.kind)
+        folder.update_record(machines=(Machine(**MACHINE | facts["began"]),))
     options = TrainOptions(compute=Compute("eager", facts.get("asked")))
     with Session.open(folder, options, ProcessGroup(size=facts.get("processes", 1))) as one:
         assert one._compute() == ("eager", expected)

@@ -128,7 +128,7 @@ def test_a_run_goes_on_with_another_number_of_processes(
     assert not folder.state().trained and folder.latest.exists()
     assert f"processes changed from {first} to {second}" in train(here, second, *command)
     assert folder.state().trained
-    assert folder.environment().processes == second
+    assert folder.record().machines[-1].processes == second
 
 
 @pytest.mark.slow
