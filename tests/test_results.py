@@ -9,9 +9,10 @@ import pytest
 from tests.helpers.tiny_runs import done
 
 ROOT = Path(__file__).parent.parent
-PAGE = ROOT / "results/README.md"
+COMMANDS_PAGE = ROOT / "results/provenance.md"
+PAGES = [ROOT / "README.md", *(ROOT / "results").rglob("README.md"), ROOT / "results/ten-tasks.md"]
 TABLE = re.compile(r"^tape-arith (?:leaderboard|tasks) .*--out (\S+\.(?:md|csv))", re.MULTILINE)
-COMMANDS = {match[1]: match[0] for match in TABLE.finditer(PAGE.read_text("utf-8"))}
+COMMANDS = {match[1]: match[0] for match in TABLE.finditer(COMMANDS_PAGE.read_text("utf-8"))}
 
 
 @pytest.mark.slow
@@ -39,10 +40,20 @@ def test_every_committed_leaderboard_has_its_command() -> None:
     assert committed and committed <= set(COMMANDS)
 
 
-@pytest.mark.parametrize("page", ["README.md", "results/README.md"])
-def test_the_means_that_a_page_quotes_stand_in_a_table(page: str) -> None:
+def test_the_means_that_pages_quote_stand_in_a_table() -> None:
     """A mean with its interval, as "19.7 ± 2.5"; a page may leave out the percent sign."""
-    quoted = set(re.findall(r"\d+\.\d ± <?\d+\.\d", (ROOT / page).read_text("utf-8")))
-    tables = [path for path in (ROOT / "results").rglob("*.md") if path != PAGE]
+    quoted = {
+        (str(page.relative_to(ROOT)), number)
+        for page in PAGES
+        for number in re.findall(r"\d+\.\d ± <?\d+\.\d", page.read_text("utf-8"))
+    }
+    tables = [path for path in (ROOT / "results").rglob("*.md") if path not in PAGES]
     text = "\n".join(path.read_text("utf-8") for path in tables)
-    assert quoted and not [number for number in sorted(quoted) if number not in text]
+    assert len({page for page, _ in quoted}) > 5
+    assert not [(page, number) for page, number in sorted(quoted) if number not in text]
+
+
+def test_every_link_of_a_page_leads_to_a_file() -> None:
+    for page in (*PAGES, COMMANDS_PAGE):
+        for link in re.findall(r"\]\(([^)#]+)", page.read_text("utf-8")):
+            assert link.startswith("http") or (page.parent / link).exists(), (page, link)

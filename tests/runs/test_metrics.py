@@ -3,6 +3,7 @@
 import json
 import sys
 from collections.abc import Callable
+from dataclasses import replace
 from importlib import import_module
 from importlib.util import find_spec
 from pathlib import Path
@@ -53,7 +54,9 @@ def test_a_run_is_the_same_with_and_without_curves(here: Path) -> None:
     assert line["state"]["norm"][0] == pytest.approx(2**0.5)
     assert "small_grid" not in blind.metrics()[-1] and "state" in blind.metrics()[-1]
     assert watched.final.read_bytes() == blind.final.read_bytes()
-    assert watched.record() == blind.record()
+    assert replace(watched.record(), machines=(), seconds={}) == replace(
+        blind.record(), machines=(), seconds={}
+    )
 
 
 @pytest.fixture
