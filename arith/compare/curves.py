@@ -89,7 +89,15 @@ def study(selection: Selection) -> Curves:
             raise UsageError(f"{name} is trained as {name.encoding}: name that, for its curves")
     wanted = selection.wanted
     runs = [
-        _Training(name, preset, seed, state.record.budget, state, state.run.precision())
+        _Training(
+            name,
+            preset,
+            seed,
+            state.record.budget,
+            state,
+            state.run.precision(),
+            _small_grid_lengths(state),
+        )
         for (preset, name, seed), state in read_states(selection.root).items()
         if selection.preset in (None, preset) and (not wanted or name in wanted)
     ]
@@ -123,6 +131,13 @@ class _Training(NamedTuple):
     budget: Budget
     state: RunState
     precision: str | None
+    lengths: frozenset[str]
+    """The lengths of the small grid of training; empty if it has none."""
+
+
+def _small_grid_lengths(state: RunState) -> frozenset[str]:
+    grids = (line.get("small_grid") for line in state.run.metrics())
+    return frozenset(next((grid["by_length"] for grid in grids if grid), ()))
 
 
 def _axes(runs: Iterable[_Training]) -> Iterator[Axes]:
@@ -146,7 +161,8 @@ def _differ(one: _Training, other: _Training) -> str:
     if None not in precisions and precisions[0] != precisions[1]:
         return f"trained in {precisions[0]}, not {precisions[1]}"
     if one.budget == other.budget:
-        return ""
+        differ = one.lengths and other.lengths and one.lengths != other.lengths
+        return "scored on other lengths during training" if differ else ""
     return one.state.record.config.differences(other.state.record.config) or "not started alike"
 
 

@@ -79,15 +79,18 @@ class SmallGrid:
 
 
 def _chosen_lengths(trained_digits: int, tested_digits: int) -> list[int]:
-    """Return all lengths if they are few, else evenly spaced ones and the longest trained length.
+    """Return all lengths if they are few, else evenly spaced ones and those next to the trained.
+
+    Some encodings solve one or two digits more than trained and nothing beyond.
 
     >>> _chosen_lengths(8, 16) == list(range(1, 17))
     True
     >>> _chosen_lengths(40, 80)
-    [5, 10, 15, 20, 25, 30, 35, 40, 45, 50, 55, 60, 65, 70, 75, 80]
+    [5, 10, 15, 20, 25, 30, 35, 40, 41, 42, 45, 50, 55, 60, 65, 70, 75, 80]
     """
-    parts = range(1, _MOST_LENGTHS + 1)
-    return sorted({-(-part * tested_digits // _MOST_LENGTHS) for part in parts} | {trained_digits})
+    spaced = {-(-part * tested_digits // _MOST_LENGTHS) for part in range(1, _MOST_LENGTHS + 1)}
+    last = range(trained_digits, min(trained_digits + 2, tested_digits) + 1)
+    return sorted(spaced | set(last))
 
 
 def state_measures(

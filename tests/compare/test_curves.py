@@ -53,6 +53,17 @@ def test_lengths_are_of_the_task_before_anything_is_scored(here: Path) -> None:
     assert (axis["name"], axis["trained"], axis["tested"]) == ("terms", 2, 3)
 
 
+def test_small_grids_of_other_lengths_are_not_compared(comparison: Path) -> None:
+    """Those of versions before 0.11 have other lengths from 17 digits on."""
+    file = comparison / "runs/mini/rope/seed-1/metrics.jsonl"
+    lines = [json.loads(line) for line in file.read_text().splitlines()]
+    for line in lines:
+        del line["small_grid"]["by_length"]["3"]
+    file.write_text("".join(f"{json.dumps(line)}\n" for line in lines))
+    assert curves("--compare", "rope,tape")["seeds"] == {"rope": [0], "tape": [0, 1]}
+    assert "left out: rope seed 1: scored on other lengths" in done("curves", "--pe", "rope").err
+
+
 def test_what_is_refused(comparison: Path) -> None:
     with untouched(comparison):
         assert "no run of nope" in refused("curves", "--compare", "rope,nope")

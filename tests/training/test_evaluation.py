@@ -50,8 +50,9 @@ def each(problems: Problems) -> list[list[int]]:
 def test_each_chosen_cell_has_its_problems(config: Config) -> None:
     grid = SmallGrid.of(config)
     lengths = _chosen_lengths(config.trained_digits, config.tested_digits)
-    assert config.trained_digits in lengths and config.tested_digits in lengths
-    assert len(lengths) <= evaluation._MOST_LENGTHS + 1
+    near = range(config.trained_digits, min(config.trained_digits + 2, config.tested_digits) + 1)
+    assert {*near, config.tested_digits} <= set(lengths)
+    assert len(lengths) <= evaluation._MOST_LENGTHS + 3
     cells: dict[tuple[int, int], int] = {}
     for tokens, prompt in zip(each(grid.problems), grid.problems.prompt_lengths, strict=True):
         text = Vocabulary().decode(tokens[:-1])
