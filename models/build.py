@@ -5,13 +5,9 @@ from functools import partial
 import torch
 
 from tape_arith.models.classes import Classes
+from tape_arith.models.combination import Combination, defines_attention
 from tape_arith.models.decoder import Decoder, DecoderConfig
-from tape_arith.models.encoding import (
-    Combination,
-    PositionalEncoding,
-    Setting,
-    defines_attention,
-)
+from tape_arith.models.encoding import PositionalEncoding, Setting
 from tape_arith.models.errors import UsageError
 from tape_arith.models.extrapolations import Extrapolation
 

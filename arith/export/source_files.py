@@ -18,7 +18,7 @@ from tape_arith.arith.registry.locate import Location, known_names, locate, sour
 from tape_arith.arith.registry.names import Name, NamePart
 
 _PACKAGE = "tape_arith.models."
-_ALWAYS = ("decoder", "encoding", "sequences")
+_ALWAYS = ("combination", "decoder", "encoding", "sequences")
 """The modules that `templates/modeling_tape_arith.py.jinja` imports."""
 _ALLOWED = {"torch", *sys.stdlib_module_names}
 _IMPORT = re.compile(r"^(\s*)from tape_arith\.models\.([\w.]+) import ", re.MULTILINE)

@@ -7,7 +7,8 @@ import torch
 from torch import Tensor, nn
 
 from tape_arith.arith.contracts.encoding import decoder_for, example_batch, forward
-from tape_arith.models.encoding import Combination, PositionalEncoding, Setting
+from tape_arith.models.combination import Combination
+from tape_arith.models.encoding import PositionalEncoding, Setting
 from tape_arith.models.encodings.abacus import Abacus
 from tape_arith.models.encodings.fire import FIRE
 from tape_arith.models.encodings.rope import RoPE

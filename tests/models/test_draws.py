@@ -13,8 +13,9 @@ from torch import Tensor
 
 from tape_arith.arith.contracts import encoding as contract
 from tape_arith.arith.registry.locate import known_names
+from tape_arith.models.combination import Combination
 from tape_arith.models.decoder import Decoder
-from tape_arith.models.encoding import Combination, PositionalEncoding
+from tape_arith.models.encoding import PositionalEncoding
 from tape_arith.models.errors import UsageError
 from tape_arith.models.families.learned_table import draw
 from tape_arith.models.families.randomized import Randomized, random_subset
