@@ -193,11 +193,10 @@ def study(
     check_options(kind, options)
     from tape_arith.arith.studies.inputs import comparable_runs
 
-    module = load(kind)
     configure()
     studied = comparable_runs(list(map(Path, runs)), known_split(split))
     usual = min(DEFAULT_PROBLEMS[kind] or studied.num_problems, studied.num_problems)
-    measured: Study = module.measure(studied, problems or usual, **options)
+    measured: Study = load(kind).measure(studied, problems or usual, **options)
     return measured
 
 

@@ -13,11 +13,11 @@ if TYPE_CHECKING:
     from tape_arith.arith.training.distributed import ProcessGroup
 
 
-def configure() -> None:
-    """Set this process up to compute, unless a command did so with its own number of threads."""
+def configure(threads: int | None = None) -> None:
+    """Set this process up to compute with `threads` CPU threads; None: as many as torch chooses."""
     from tape_arith.models.hardware import configure_process
 
-    configure_process()
+    configure_process(threads)
 
 
 @contextmanager

@@ -10,12 +10,7 @@ from tape_arith.arith.data.bucket import EVALUATION, known_split
 from tape_arith.arith.errors import UsageError
 from tape_arith.arith.grids.evaluation_set import EvaluationSet
 from tape_arith.arith.grids.grid import Grid
-from tape_arith.arith.registry.names import (
-    Name,
-    NamePart,
-    parse,
-    parse_extrapolation,
-)
+from tape_arith.arith.registry.names import Name, NamePart, parse, parse_extrapolation
 from tape_arith.arith.runs import find
 from tape_arith.arith.runs import run as runs_on_disk
 from tape_arith.arith.runs.command_lines import train_command

@@ -8,11 +8,7 @@ from tape_arith.arith.api.arguments import AtLeastOne, Problems, Seed, Workers, 
 from tape_arith.arith.api.processes import configure, first_process
 from tape_arith.arith.api.run import Run
 from tape_arith.arith.errors import UsageError, unknown
-from tape_arith.arith.registry.names import (
-    parse,
-    parse_list,
-    parse_task,
-)
+from tape_arith.arith.registry.names import parse_list, parse_task
 from tape_arith.arith.runs import find
 from tape_arith.arith.runs.config import DATASETS, Config
 from tape_arith.arith.runs.options import DEFAULTS, TrainOptions
@@ -114,6 +110,11 @@ def train(
     """
     from tape_arith.arith.training.session import train_run
 
+    names = parse_list(pe)
+    if not names:
+        raise UsageError("--pe is empty: name an encoding, as in --pe tape")
+    if len(names) > 1:
+        raise UsageError(f"train takes one encoding: `tape-arith run --pe {pe}` takes several")
     configure()
     with stopping(stopper) as stop, first_process(options, stop) as processes:
         source = None if init_from is None else find.existing_run(Path(init_from))
@@ -122,7 +123,7 @@ def train(
         if seed is None:
             seed = 0 if like is None else like.seed
         run = train_run(
-            Request(parse(pe), seed, chosen, config, Path(runs)),
+            Request(names[0], seed, chosen, config, Path(runs)),
             options,
             source=source,
             only_positional=only_positional,

@@ -6,8 +6,8 @@ from typing import Annotated
 
 import typer
 
+from tape_arith.arith.api.processes import configure
 from tape_arith.arith.commands import option
-from tape_arith.arith.commands.job_options import use_threads
 
 EXAMPLE = "tape-arith ask runs/mini/tape/seed-0 123+45"
 
@@ -33,6 +33,6 @@ def command(
     from tape_arith.arith.api.run import find_run
 
     trained, added = find_run(run, runs=runs, preset=preset, seed=seed)
-    use_threads(threads)
+    configure(threads)
     result = trained.answer(problem, with_ or added)
     print(json.dumps(result.content()) if as_json else result)

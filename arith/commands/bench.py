@@ -5,9 +5,10 @@ from typing import Annotated
 
 import typer
 
+from tape_arith.arith.api.processes import configure
 from tape_arith.arith.bench import ALL, STAGES
 from tape_arith.arith.commands import option
-from tape_arith.arith.commands.job_options import use_threads, whole_numbers
+from tape_arith.arith.commands.job_options import whole_numbers
 from tape_arith.arith.errors import EXIT_PARTLY
 from tape_arith.arith.registry.names import parse_list
 from tape_arith.arith.runs.options import Compute
@@ -47,17 +48,15 @@ def command(
     threads: option.Threads = None,
 ) -> None:
     """Measure this machine's limits, and each stage next to them."""
-    names = parse_list(pe)
-    sizes = whole_numbers("--lengths", lengths) if lengths else []
-    use_threads(threads)
     from tape_arith.arith.bench.measure import Options
     from tape_arith.arith.bench.run import run as run_stages
 
+    configure(threads)
     options = Options(
-        encodings=tuple(names),
+        encodings=tuple(parse_list(pe)),
         preset=preset,
         settings=parse_settings(settings),
-        lengths=tuple(sizes),
+        lengths=tuple(whole_numbers("--lengths", lengths) if lengths else ()),
         count=count,
         run=run,
         compute=Compute(backend, compiled),

@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from tape_arith.arith.commands import option
-from tape_arith.arith.errors import EXIT_FAILED, unknown
+from tape_arith.arith.errors import EXIT_FAILED
 
 EXAMPLE = "tape-arith check mine.py:Mine"
 SCHEMA = 1
@@ -33,23 +33,10 @@ def command(
     For each broken promise it prints what was expected, what happened and the usual cause, and
     exits with 1.
     """
+    from tape_arith.arith.contracts.examine import check
     from tape_arith.arith.contracts.promises import as_text
-    from tape_arith.arith.registry.locate import is_encoding, known_names
-    from tape_arith.arith.tasks.load import is_task
 
-    if is_task(name):
-        from tape_arith.arith.contracts.task import examine as examine_task
-
-        report = examine_task(name)
-    else:
-        if not {"+", ":", "@"} & set(name) and not is_encoding(name):
-            raise unknown(
-                "encoding or task", name, [*known_names("encoding"), *known_names("task")]
-            )
-        from tape_arith.arith.contracts.examine import examine
-        from tape_arith.arith.registry.names import parse
-
-        report = examine(parse(name))
+    report = check(name)
     if as_json:
         print(json.dumps({"schema": SCHEMA, "holds": report.holds, **asdict(report)}, indent=1))
     else:

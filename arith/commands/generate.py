@@ -6,10 +6,9 @@ from typing import Annotated
 import typer
 
 from tape_arith.arith.commands import option
-from tape_arith.arith.commands.job_options import stopping_by
+from tape_arith.arith.commands.job_options import stopping
 from tape_arith.arith.errors import UsageError
 from tape_arith.arith.runs.preset import parse_settings
-from tape_arith.arith.stopping import Stopper
 
 EXAMPLE = "tape-arith generate --preset mini --workers 2"
 
@@ -47,8 +46,7 @@ def command(
             raise UsageError("--verify DIR only checks a dataset: leave out other options")
         print(api.verify(verify))
         return
-    stopper = Stopper()
-    with stopping_by(stopper):
+    with stopping() as stopper:
         written = api.generate(
             preset or "paper-40",
             task=task,

@@ -40,28 +40,6 @@ def whole_numbers(option: str, text: str) -> list[int]:
     return list(dict.fromkeys(numbers))
 
 
-def set_up(time_limit: str | None, threads: int | None = None) -> Stopper:
-    """Return a Stopper with this time limit; set up this process to compute with `threads`.
-
-    Raises UsageError if the limit is not a duration.
-    """
-    try:
-        stopper = Stopper(None if time_limit is None else seconds(time_limit))
-    except ValueError:
-        raise UsageError(
-            f"--time-limit takes 90s, 25m, 3h or 1:30:00, not '{time_limit}'"
-        ) from None
-    use_threads(threads)
-    return stopper
-
-
-def use_threads(threads: int | None) -> None:
-    """Set up this process to compute with `threads` CPU threads; None: as many as torch chooses."""
-    from tape_arith.models.hardware import configure_process
-
-    configure_process(threads)
-
-
 def train_options(
     backend: str,
     compiled: bool | None,
@@ -78,11 +56,19 @@ def train_options(
 
 
 @contextmanager
-def stopping_by(stopper: Stopper) -> Iterator[None]:
-    """Let signals stop the work in this block in good order, and exit if they stopped it early."""
+def stopping(time_limit: str | None = None) -> Iterator[Stopper]:
+    """Let signals and the time limit stop the work in this block in good order, and exit then.
+
+    Raises UsageError if the limit is not a duration.
+    """
+    try:
+        stopper = Stopper(None if time_limit is None else seconds(time_limit))
+    except ValueError:
+        reason = f"--time-limit takes 90s, 25m, 3h or 1:30:00, not '{time_limit}'"
+        raise UsageError(reason) from None
     with stopper.handling_signals():
         try:
-            yield
+            yield stopper
         except Stopped:
             leave(stopper)
 

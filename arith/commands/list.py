@@ -7,7 +7,6 @@ from typing import Annotated
 import typer
 
 from tape_arith.arith.commands import option
-from tape_arith.arith.errors import UsageError
 from tape_arith.arith.runs.preset import presets
 
 EXAMPLE = "tape-arith list tape"
@@ -42,13 +41,9 @@ def command(
 ) -> None:
     """Show encodings, presets, tasks and runs, or one in full; --costs at the paper's size."""
     if cite is not None:
-        from tape_arith.arith.export.citations import all_names, bibtex
-        from tape_arith.arith.registry.names import parse_list
+        from tape_arith.arith.export.citations import cited
 
-        names = all_names() if cite == "all" else parse_list(cite)
-        if not names:
-            raise UsageError("--cite is empty: name an encoding, as in --cite tape")
-        print(bibtex(names), end="")
+        print(cited(cite), end="")
     elif name is not None:
         from tape_arith.arith.catalogue import describe
 

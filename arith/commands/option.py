@@ -18,7 +18,7 @@ from tape_arith.arith.data.bucket import known_split
 from tape_arith.arith.documents import MOST_INTEGER
 from tape_arith.arith.errors import UsageError, unknown
 from tape_arith.arith.registry.locate import known_names, locate
-from tape_arith.arith.runs.config import Config
+from tape_arith.arith.runs.config import Config, Policy
 from tape_arith.arith.runs.preset import known_preset, presets
 
 
@@ -161,6 +161,14 @@ Track = Annotated[
         metavar="NAMES",
         help="Also log metrics to tensorboard or wandb (offline), in RUN/tracking.",
         autocompletion=_complete_among(_tracker_names),
+    ),
+]
+
+OnNonfinite = Annotated[
+    Policy | None,
+    typer.Option(
+        help="What to do if the loss or gradient of a step is not finite: stop, or skip its "
+        "update and count it (default: as in the run's record, stop for a new run).",
     ),
 ]
 

@@ -5,13 +5,8 @@ from typing import Annotated
 
 import typer
 
-from tape_arith.arith.commands import option
-from tape_arith.arith.commands.job_options import (
-    conclude,
-    set_up,
-    train_options,
-    whole_numbers,
-)
+from tape_arith.arith.api.processes import configure
+from tape_arith.arith.commands import job_options, option
 from tape_arith.arith.runs.preset import parse_settings
 
 EXAMPLE = "tape-arith run --pe rope,fire,tape --seeds 0,1,2 --preset mini"
@@ -35,23 +30,23 @@ def command(
     engine: option.Engine = "local",
 ) -> None:
     """Generate, train, score and draw; what is finished is not repeated."""
-    stopper = set_up(time_limit, threads)
     from tape_arith.arith.api import runs as api
 
-    with stopper.handling_signals():
+    configure(threads)
+    with job_options.stopping(time_limit) as stopper:
         outcome = api.run(
             pe,
-            seeds=whole_numbers("--seeds", seeds),
+            seeds=job_options.whole_numbers("--seeds", seeds),
             preset=preset,
             task=task,
             runs=runs,
             datasets=datasets,
             slots=slots,
             engine=engine,
-            options=train_options(backend, compiled, no_curves, track),
+            options=job_options.train_options(backend, compiled, no_curves, track),
             stopper=stopper,
             settings=parse_settings(settings),
         )
     for file in outcome.files:
         print(file)
-    conclude(outcome, stopper)
+    job_options.conclude(outcome, stopper)

@@ -2,8 +2,8 @@
 
 import json
 
-from tape_arith.arith.commands import option
-from tape_arith.arith.commands.job_options import leave, set_up, stopping_by
+from tape_arith.arith.api.processes import configure
+from tape_arith.arith.commands import job_options, option
 from tape_arith.arith.documents import with_checksum
 from tape_arith.arith.runs.options import Compute
 
@@ -26,13 +26,13 @@ def command(
     from tape_arith.arith.api.run import Run
     from tape_arith.arith.grids.evaluation_set import EvaluationSet
 
-    stopper, compute = set_up(time_limit, threads), Compute(backend, compiled)
-    with stopping_by(stopper):
+    configure(threads)
+    with job_options.stopping(time_limit) as stopper:
         grid = Run(run).score(
             with_ or None,
             split=split,
             max_digits=max_digits,
-            compute=compute,
+            compute=Compute(backend, compiled),
             fresh=fresh,
             stopper=stopper,
         )
@@ -41,4 +41,4 @@ def command(
     else:
         print(grid.summary(EvaluationSet(split, max_digits)))
     if not grid.complete:
-        leave(stopper)
+        job_options.leave(stopper)

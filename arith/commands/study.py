@@ -5,44 +5,50 @@ from typing import Annotated
 
 import typer
 
+from tape_arith.arith.api.processes import configure
 from tape_arith.arith.commands import option
-from tape_arith.arith.commands.job_options import use_threads
-from tape_arith.arith.studies import DEFAULT_PROBLEMS, check_options, load
+from tape_arith.arith.studies import DEFAULT_PROBLEMS
 from tape_arith.arith.terminal import say
 
 EXAMPLE = "tape-arith study errors runs/mini/rope/seed-0 runs/mini/fire/seed-0 --figure errors.png"
 _FORMATS = ("markdown", "csv", "json")
 
 
+_Kind = Annotated[
+    str,
+    typer.Argument(
+        help=f"{', '.join(DEFAULT_PROBLEMS)}.", autocompletion=lambda: list(DEFAULT_PROBLEMS)
+    ),
+]
+_Runs = Annotated[
+    list[Path],
+    typer.Argument(metavar="RUN...", help="Folders of runs, as `tape-arith list` shows them."),
+]
+_Problem = Annotated[
+    str | None, typer.Option(help="attention: also the maps of a problem, such as 123+45.")
+]
+_Layer = Annotated[
+    int | None,
+    typer.Option(metavar="N", min=1, help="attention: the layer of the maps (default: the last)."),
+]
+_Double = Annotated[
+    bool, typer.Option("--double", help="stability: in float64 too, with little rounding.")
+]
+_Format = Annotated[
+    str | None, typer.Option(help="markdown, csv or json, on stdout (default: markdown).")
+]
+
+
 def command(
-    kind: Annotated[
-        str,
-        typer.Argument(
-            help=f"{', '.join(DEFAULT_PROBLEMS)}.", autocompletion=lambda: list(DEFAULT_PROBLEMS)
-        ),
-    ],
-    runs: Annotated[
-        list[Path],
-        typer.Argument(metavar="RUN...", help="Folders of runs, as `tape-arith list` shows them."),
-    ],
-    problem: Annotated[
-        str | None, typer.Option(help="attention: also the maps of a problem, such as 123+45.")
-    ] = None,
-    layer: Annotated[
-        int | None,
-        typer.Option(
-            metavar="N", min=1, help="attention: the layer of the maps (default: the last)."
-        ),
-    ] = None,
-    double: Annotated[
-        bool, typer.Option("--double", help="stability: in float64 too, with little rounding.")
-    ] = False,
+    kind: _Kind,
+    runs: _Runs,
+    problem: _Problem = None,
+    layer: _Layer = None,
+    double: _Double = False,
     problems: option.Problems = None,
     split: option.Split = "evaluation",
     threads: option.Threads = None,
-    format: Annotated[
-        str | None, typer.Option(help="markdown, csv or json, on stdout (default: markdown).")
-    ] = None,
+    format: _Format = None,
     as_csv: option.AsCsv = False,
     as_json: option.AsJson = False,
     figure: option.Figure = None,
@@ -57,6 +63,7 @@ def command(
 
     stability: the change of attention if indices are shifted or [BOS] precedes the problem.
     """
+    from tape_arith.arith.api.comparisons import study
     from tape_arith.arith.compare.terminal import print_markdown
     from tape_arith.arith.figures.style import figure_format, save
 
@@ -65,19 +72,14 @@ def command(
         figure_format(figure)
     options = {"problem": problem, "layer": layer, "double": double or None}
     given = {name: value for name, value in options.items() if value is not None}
-    check_options(kind, given)
-    use_threads(threads)
-    from tape_arith.arith.api.comparisons import study
-
+    configure(threads)
     measured = study(kind, runs, problems=problems, split=split, **given)
-    module = load(kind)
     if figure is not None:
-        for name, drawn in module.figures(measured).items():
+        for name, drawn in measured.figures().items():
             file = figure.with_name(f"{figure.stem}{name}{figure.suffix}")
             save(drawn, file)
             say(f"drawn: {file}")
     if form is None:
-        print_markdown(module.to_markdown(measured))
+        print_markdown(measured.to_markdown())
     else:
-        texts = {"csv": measured.to_csv, "json": measured.to_json}
-        print(texts[form]() if form in texts else module.to_markdown(measured), end="")
+        print(getattr(measured, f"to_{form}")(), end="")

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from tape_arith.arith.commands import option
-from tape_arith.arith.commands.job_options import conclude, set_up, train_options
+from tape_arith.arith.api.processes import configure
+from tape_arith.arith.commands import job_options, option
 
 if TYPE_CHECKING:
     from tape_arith.arith.sweeps.run_sweep import PlannedSweep
@@ -45,13 +45,13 @@ def command(
     At the end it prints the leaderboard (or the table, if settings vary) to stderr and the paths of
     the tables to stdout.
     """
-    stopper = set_up(time_limit, threads)
     from tape_arith.arith.api.runs import plan_sweep
     from tape_arith.arith.sweeps import estimate, status
     from tape_arith.arith.terminal import say
 
-    options = train_options(backend, compiled, no_curves, track)
-    with stopper.handling_signals():
+    configure(threads)
+    options = job_options.train_options(backend, compiled, no_curves, track)
+    with job_options.stopping(time_limit) as stopper:
         planned = plan_sweep(sweep, runs=runs, slots=slots, engine=engine, options=options)
         costs = planned.costs()
         if dry_run:
@@ -61,12 +61,12 @@ def command(
         outcome = planned.run(stopper)
         try:
             if as_json:
-                rows = status.content(status.status(planned.folder))
-                print(json.dumps(rows | {"tables": list(map(str, outcome.files))}, indent=1))
+                content = status.content(status.status(planned.folder))
+                print(json.dumps(content | {"tables": list(map(str, outcome.files))}, indent=1))
             else:
                 _show(planned, outcome.files)
         finally:  # names failed jobs whatever happens
-            conclude(outcome, stopper)
+            job_options.conclude(outcome, stopper)
 
 
 def _show(planned: "PlannedSweep", tables: Sequence[Path]) -> None:
@@ -74,12 +74,11 @@ def _show(planned: "PlannedSweep", tables: Sequence[Path]) -> None:
     from rich.console import Console
 
     from tape_arith.arith.compare.terminal import print_board, print_markdown
-    from tape_arith.arith.sweeps.run_sweep import leaderboard
     from tape_arith.arith.terminal import say
 
     first, out, console = planned.requests[0], planned.out, Console(stderr=True, highlight=False)
     root = first.root
-    if board := leaderboard(planned.sweep, out):
+    if board := planned.leaderboard():
         command = f"tape-arith leaderboard --runs {shlex.quote(str(root))} --preset {first.preset}"
         print_board(board, advice=f"`{command} --wide` shows all.", console=console)
     elif tables:

@@ -5,59 +5,59 @@ from typing import Annotated
 
 import typer
 
-from tape_arith.arith.commands import option
-from tape_arith.arith.commands.job_options import (
-    leave,
-    set_up,
-    stopping_by,
-    train_options,
-)
+from tape_arith.arith.api.processes import configure
+from tape_arith.arith.commands import job_options, option
 from tape_arith.arith.errors import UsageError
 from tape_arith.arith.registry.locate import is_encoding
-from tape_arith.arith.registry.names import parse, parse_list
-from tape_arith.arith.runs.config import Policy
+from tape_arith.arith.registry.names import parse
 from tape_arith.arith.runs.preset import parse_settings
 
 EXAMPLE = "tape-arith train --pe tape --preset mini --seed 1"
 
+_Run = Annotated[
+    Path | None, typer.Argument(help="The folder of a run to continue, instead of --pe.")
+]
+_Encoding = Annotated[
+    str | None,
+    typer.Option(
+        help="The positional encoding: name[:option=value...][+name].",
+        autocompletion=option.complete_encoding,
+    ),
+]
+_Steps = Annotated[
+    int | None, typer.Option(min=1, help="With RUN: extend its budget to this number of steps.")
+]
+_InitFrom = Annotated[
+    Path | None,
+    typer.Option(
+        metavar="RUN",
+        help="Start from the final weights of a run, by default with its preset, settings and "
+        "seed.",
+    ),
+]
+_OnlyPositional = Annotated[
+    bool, typer.Option("--only-positional", help="With --init-from: train only the encoding.")
+]
+_Data = Annotated[
+    Path | None,
+    typer.Option(
+        help="A dataset (default: that of `generate` in data, if it fits; else problems are "
+        "generated as needed)."
+    ),
+]
+
 
 def command(
-    run: Annotated[
-        Path | None, typer.Argument(help="The folder of a run to continue, instead of --pe.")
-    ] = None,
-    pe: Annotated[
-        str | None,
-        typer.Option(
-            help="The positional encoding: name[:option=value...][+name].",
-            autocompletion=option.complete_encoding,
-        ),
-    ] = None,
+    run: _Run = None,
+    pe: _Encoding = None,
     preset: option.Preset = None,
     seed: option.Seed = None,
     settings: option.Settings = None,
     task: option.TaskName = None,
-    steps: Annotated[
-        int | None, typer.Option(min=1, help="With RUN: extend its budget to this number of steps.")
-    ] = None,
-    init_from: Annotated[
-        Path | None,
-        typer.Option(
-            metavar="RUN",
-            help="Start from the final weights of a run, by default with its preset, settings and "
-            "seed.",
-        ),
-    ] = None,
-    only_positional: Annotated[
-        bool,
-        typer.Option("--only-positional", help="With --init-from: train only the encoding."),
-    ] = False,
-    data: Annotated[
-        Path | None,
-        typer.Option(
-            help="A dataset (default: that of `generate` in data, if it fits; else problems are "
-            "generated as needed)."
-        ),
-    ] = None,
+    steps: _Steps = None,
+    init_from: _InitFrom = None,
+    only_positional: _OnlyPositional = False,
+    data: _Data = None,
     runs: option.MadeRuns = Path("runs"),
     no_score: Annotated[bool, typer.Option("--no-score", help="Score no grid.")] = False,
     time_limit: option.TimeLimit = None,
@@ -66,27 +66,20 @@ def command(
     compiled: option.Compiled = None,
     no_curves: option.NoCurves = False,
     track: option.Track = None,
-    on_nonfinite: Annotated[
-        Policy | None,
-        typer.Option(
-            help="What to do if the loss or gradient of a step is not finite: stop, or skip its "
-            "update and count it (default: as in the run's record, stop for a new run).",
-        ),
-    ] = None,
+    on_nonfinite: option.OnNonfinite = None,
     fresh: option.Fresh = False,
 ) -> None:
     """Train one encoding, or continue a run, then score its grid."""
     makes_new = fresh or runs != Path("runs") or init_from is not None or seed is not None
-    makes_new = makes_new or any((preset, settings, task))
-    _check(run, pe, steps, makes_new=makes_new)
+    _check(run, pe, steps, makes_new=makes_new or any((preset, settings, task)))
     if only_positional and init_from is None:
         raise UsageError("--only-positional needs --init-from RUN, whose weights stay as they are")
-    options = train_options(backend, compiled, no_curves, track, data, on_nonfinite)
-    stopper = set_up(time_limit, threads)
+    options = job_options.train_options(backend, compiled, no_curves, track, data, on_nonfinite)
     from tape_arith.arith.api.run import Run
     from tape_arith.arith.api.runs import train
 
-    with stopping_by(stopper):
+    configure(threads)
+    with job_options.stopping(time_limit) as stopper:
         if run is not None:
             trained = Run(run).train(steps, options=options, stopper=stopper)
         else:
@@ -112,7 +105,7 @@ def command(
             print(grid.summary())
     print(trained.path)
     if not complete:
-        leave(stopper)
+        job_options.leave(stopper)
 
 
 def _check(run: Path | None, pe: str | None, steps: int | None, *, makes_new: bool) -> None:
@@ -134,8 +127,3 @@ def _check(run: Path | None, pe: str | None, steps: int | None, *, makes_new: bo
         )
     if steps is not None and run is None:
         raise UsageError("--steps extends an existing run; for a new one use --set steps=N")
-    names = parse_list(pe) if pe is not None else []
-    if run is None and not names:
-        raise UsageError("--pe is empty: name an encoding, as in --pe tape")
-    if len(names) > 1:
-        raise UsageError(f"train takes one encoding: `tape-arith run --pe {pe}` takes several")

@@ -2,11 +2,18 @@
 
 from collections.abc import Iterator
 
-from tape_arith.arith.contracts import encoding, interface
+from tape_arith.arith.contracts import encoding, interface, task
 from tape_arith.arith.contracts.promises import Check, CheckOutcome, ContractReport, outcome_of
-from tape_arith.arith.registry.locate import Location, declarations, locate
-from tape_arith.arith.registry.names import Name, source_hashes
-from tape_arith.models.errors import UsageError
+from tape_arith.arith.errors import UsageError, unknown
+from tape_arith.arith.registry.locate import (
+    Location,
+    declarations,
+    is_encoding,
+    known_names,
+    locate,
+)
+from tape_arith.arith.registry.names import Name, parse, source_hashes
+from tape_arith.arith.tasks.load import is_task
 
 CHECKS: tuple[Check[Name], ...] = (
     encoding.check_builds,
@@ -32,6 +39,16 @@ GATES = {
     *(encoding.check_shape, encoding.check_deterministic),
 }
 """Checks after which, if one fails, the later ones would only repeat what is wrong."""
+
+
+def check(text: str) -> ContractReport:
+    """Run the checks on the task or the encoding that `text` names. Raises UsageError."""
+    if is_task(text):
+        return task.examine(text)
+    if not {"+", ":", "@"} & set(text) and not is_encoding(text):
+        known = [*known_names("encoding"), *known_names("task")]
+        raise unknown("encoding or task", text, known)
+    return examine(parse(text))
 
 
 def examine(name: Name) -> ContractReport:

@@ -11,10 +11,11 @@ from importlib.metadata import PackageNotFoundError
 from pathlib import Path
 
 from tape_arith import models
+from tape_arith.arith.errors import UsageError
 from tape_arith.arith.export.source_files import involved
 from tape_arith.arith.machine import own_version
 from tape_arith.arith.registry.locate import KINDS, locate, locations
-from tape_arith.arith.registry.names import Encoding, Name, parse, parse_extrapolation
+from tape_arith.arith.registry.names import Encoding, Name, parse, parse_extrapolation, parse_list
 
 _PAPERS = Path(models.__file__).parent / "papers.bib"
 _SUITE = {
@@ -33,28 +34,36 @@ def entries() -> dict[str, str]:
     return {re.findall(r"^  eprint +=\s*{(.*)},$", one, re.MULTILINE)[0]: one for one in every}
 
 
+def cited(text: str) -> str:
+    """Format BibTeX of the encodings named in `text`, or of "all". Raises UsageError if empty."""
+    names = all_names() if text == "all" else parse_list(text)
+    if not names:
+        raise UsageError("--cite is empty: name an encoding, as in --cite tape")
+    return bibtex(names)
+
+
 def bibtex(names: Sequence[Name]) -> str:
     """Format this suite's entry, then one for each paper behind `names`, under its methods.
 
     Methods are a name's parts, the encodings in their options, the encoding that training began
     from, and the extrapolation.
     """
-    cited: dict[str, list[str]] = {}
+    methods_of: dict[str, list[str]] = {}
     for name in names:
         methods = [("encoding", part) for part in _encodings(name.encoding)]
         if name.extrapolation is not None:
             methods.append(("extrapolation", name.extrapolation.name))
         for kind, method in methods:
             for paper in papers(locate(kind, method).declaration().paper):
-                cited.setdefault(paper, []).append(method)
+                methods_of.setdefault(paper, []).append(method)
     suite = dict(_SUITE)
     with suppress(PackageNotFoundError):  # neither a source tree nor installed
         suite["version"] = own_version()
     lines = "".join(f"  {key:<13} = {{{value}}},\n" for key, value in suite.items())
     blocks = [f"@software{{tapearith,\n{lines}}}\n"]
-    for paper, by in cited.items():
+    for paper, cited_for in methods_of.items():
         entry = f"\n{entries()[paper]}" if paper in entries() else f": {paper} (no entry)\n"
-        blocks.append(f"% {', '.join(dict.fromkeys(by))}{entry}")
+        blocks.append(f"% {', '.join(dict.fromkeys(cited_for))}{entry}")
     return "\n".join(blocks)
 
 

@@ -6,12 +6,14 @@ from typing import Any
 
 import pandas as pd
 from matplotlib.axes import Axes
+from matplotlib.figure import Figure
 
 from tape_arith.arith.compare.captions import SPLIT_WORDS, describe_seeds, preset_words
 from tape_arith.arith.compare.labels import display_names
 from tape_arith.arith.compare.tables import frame_to_csv, json_text, pipe_table
 from tape_arith.arith.grids.axes import REGION_WORDS, Region
 from tape_arith.arith.grids.statistics import student_t
+from tape_arith.arith.studies import load
 from tape_arith.arith.tasks.task import Task
 
 INSIDE: Region = "in_distribution"
@@ -67,6 +69,15 @@ class Study:
             "(the first of the evaluation set, SHA-256 to the last of them "
             f"{evaluation['sha256'][:8]}), {describe_seeds(self.seeds)}; these runs only."
         )
+
+    def to_markdown(self) -> str:
+        """Format the tables of this kind of study."""
+        return str(load(self.kind).to_markdown(self))
+
+    def figures(self) -> dict[str, Figure]:
+        """Draw this kind of study: each figure by the ending of its file's name."""
+        drawn: dict[str, Figure] = load(self.kind).figures(self)
+        return drawn
 
     def to_csv(self) -> str:
         """Format the rows."""

@@ -139,6 +139,22 @@ class PlannedSweep:
             outcome = run_jobs(self.jobs, engine, stop, failed)
         return with_files(outcome, lambda: write_tables(self.sweep, self.out))
 
+    def leaderboard(self) -> Board | None:
+        """Return the leaderboard of the scored runs on the first split.
+
+        None if nothing is scored, or if presets or settings vary, because such runs are not ranked
+        against each other.
+        """
+        sweep = self.sweep
+        if sweep.varied or len(sweep.presets) > 1:
+            return None
+        scored, excluded = scored_grids(sweep, self.out, EvaluationSet(sweep.splits[0]))
+        if not scored:
+            return None
+        panels = list(map(Panel.of, scored.values()))
+        runs = read_states(self.requests[0].root)
+        return board_of(panels, runs, excluded, planned=sweep.contrasts)
+
 
 def plan_sweep(
     sweep: Sweep, options: TrainOptions, out: Path, slots: int | None, engine: str
@@ -253,24 +269,6 @@ def _scored_panels(
             panels.setdefault(config, []).append(panel)
         if panels:
             yield {"preset": combination.preset} if len(sweep.presets) > 1 else {}, panels
-
-
-def leaderboard(sweep: Sweep, out: Path) -> Board | None:
-    """Return the leaderboard of the scored runs on the first split.
-
-    None if nothing is scored, or if presets or settings vary, because such runs are not ranked
-    against each other.
-    """
-    if sweep.varied or len(sweep.presets) > 1:
-        return None
-    (combination,) = sweep.combinations
-    (config,) = combination.configs
-    scored, excluded = scored_grids(sweep, out, EvaluationSet(sweep.splits[0]))
-    if not scored:
-        return None
-    runs = read_states(sweep.root(out, combination.preset, config))
-    panels = list(map(Panel.of, scored.values()))
-    return board_of(panels, runs, excluded, planned=sweep.contrasts)
 
 
 def _is_family(sweep: Sweep) -> bool:
