@@ -4,130 +4,40 @@ Each check takes an encoding's name, builds a small decoder in float64 with all 
 perturbed (zero-initialized parts would hide a fault) and raises AssertionError with what broke, or
 returns why it does not apply (examine.py runs all). Only a naive twin can tell whether the
 formula is the paper's.
-
-Legend: B batch, T tokens, V vocabulary.
 """
 
 import random
-from collections.abc import Iterator
 from dataclasses import replace
 from math import isfinite
-from typing import Any
 
 import numpy as np
 import torch
-from torch import Tensor
 from torch.utils.flop_counter import FlopCounterMode
 
-from tape_arith.arith.registry.load import load_classes
+from tape_arith.arith.contracts import examples
+from tape_arith.arith.contracts.examples import (
+    DIGITS,
+    END,
+    TOLERANCE,
+    TRAINED_LENGTH,
+    assert_close,
+    both_modes,
+    example_batch,
+    forward,
+    one_row,
+    packed_batch,
+    relative_error,
+)
 from tape_arith.arith.registry.names import Name, parse, told_tested_length
-from tape_arith.models.build import build_decoder
-from tape_arith.models.decoder import Decoder, DecoderConfig
-from tape_arith.models.encoding import Setting, Workload
+from tape_arith.models.decoder import Decoder
+from tape_arith.models.encoding import Workload
 from tape_arith.models.sequences import Sequences
 
-VOCABULARY = 19
-DIGITS, PLUS, EQUALS, END = tuple(range(4, 14)), 14, 17, 3
-TRAINED_LENGTH = 28
-TOLERANCE = 1e-10
-SETTING = Setting(
-    num_layers=3,
-    num_heads=2,
-    head_dim=8,
-    hidden_size=16,
-    trained_length=TRAINED_LENGTH,
-    max_length=4 * TRAINED_LENGTH,
-    digit_ids=DIGITS,
-    separator_ids=(PLUS, EQUALS),
-    end_id=END,
-    longest_number=37,
-    trained_number=9,
-    ascending=True,
-    unbroken=True,
-    coupled="alike",
-)
-"""The setting of addition of up to 36 digits."""
 # Relative error of all logits together. The worst logit alone says little: in 40 draws of weights
 # its error passed 0.1 in 12 with tape, in 1 with rope; that of all together stayed below 0.07.
 BFLOAT16_TOLERANCE = 0.1
 # Of the encoding's own FLOPs, and of those of a decoder with NoPE at the sizes of the checks.
 COST_TOLERANCE, COST_NEGLIGIBLE = 0.1, 0.001
-
-
-def decoder_for(
-    name: Name | str,
-    num_layers: int = 3,
-    max_length: int = 4 * TRAINED_LENGTH,
-    seed: int = 0,
-    **variant: Any,
-) -> Decoder:
-    """Build a small float64 decoder in evaluation mode, with noise added to every parameter.
-
-    variant  norm, loops and input_injection of its config
-    """
-    sizes = num_layers, SETTING.hidden_size, SETTING.num_heads, SETTING.head_dim
-    config = DecoderConfig(VOCABULARY, *sizes, mlp_size=24, **variant)
-    setting = replace(
-        SETTING,
-        num_layers=num_layers,
-        max_length=max_length,
-        longest_number=max_length // 3,
-        loops=config.loops,
-    )
-    decoder = build_decoder(config, load_classes(name), setting, seed).double().eval()
-    generator = torch.Generator().manual_seed(1)
-    with torch.no_grad():
-        for parameter in decoder.parameters():
-            noise = torch.randn(parameter.shape, generator=generator, dtype=parameter.dtype)
-            parameter.add_(0.3 * noise)
-    return decoder
-
-
-def example_batch(length: int = 20, rows: int = 3, final_length: int | None = None) -> Sequences:
-    """Make rows of `digits+digits=digits`, each with a key and a final length of its own."""
-    generator = torch.Generator().manual_seed(2)
-    tokens = torch.randint(DIGITS[0], DIGITS[-1] + 1, (rows, length), generator=generator)
-    tokens[:, length // 3], tokens[:, 2 * length // 3] = PLUS, EQUALS
-    bounds = (length + 3 + 4 * torch.arange(rows)).clamp_max(4 * TRAINED_LENGTH)
-    if final_length is not None:
-        bounds = torch.full((rows,), final_length)
-    return Sequences(tokens, bounds, torch.arange(rows) + 7, bound=int(bounds.max()))
-
-
-def packed_batch() -> tuple[Sequences, list[Sequences]]:
-    """Pack four sequences end to end, one of them empty; also return each alone."""
-    lengths, seqs = [20, 1, 0, 13], example_batch(rows=4)
-    final_length = torch.tensor([23, 40, 9, 60])
-    alone = [
-        Sequences(row[None, :n], final_length[one], seqs.key[one], bound=int(final_length[one]))
-        for row, n, one in zip(seqs.tokens, lengths, map(_only, range(4)), strict=True)
-    ]
-    tokens = torch.cat([one.tokens for one in alone], 1)
-    starts = torch.tensor([0, *lengths]).cumsum(0).to(torch.int32)
-    return Sequences(tokens, final_length, seqs.key, starts=starts, longest=20, bound=60), alone
-
-
-def _only(row: int) -> slice:
-    return slice(row, row + 1)
-
-
-def forward(decoder: Decoder, seqs: Sequences) -> Tensor:
-    with torch.no_grad():
-        return decoder(seqs)
-
-
-def assert_close(
-    actual: Tensor, expected: Tensor, label: str, tolerance: float = TOLERANCE
-) -> None:
-    error = float((actual - expected).abs().max() / expected.abs().max())
-    assert error <= tolerance, f"{label}: relative error {error:.1e}, at most {tolerance:.0e}"
-
-
-def both_modes(name: Name | str) -> Iterator[tuple[Decoder, str]]:
-    """Yield a decoder as it is scored, then as it is trained, with what to add to a message."""
-    decoder = decoder_for(name)
-    yield decoder, ""
-    yield decoder.train(), ", in training"
 
 
 def check_builds(name: Name | str) -> None:
@@ -137,7 +47,7 @@ def check_builds(name: Name | str) -> None:
     `layer` reads but that are set after super().__init__(setting), which calls it; a `layer` that
     returns no PositionalLayer; products of something that only another option makes.
     """
-    tuple(decoder_for(name).pe.products(Workload(tokens=2, pairs=4, distances=4)))
+    tuple(examples.decoder_for(name).pe.products(Workload(tokens=2, pairs=4, distances=4)))
 
 
 def check_shape(name: Name | str) -> None:
@@ -149,7 +59,9 @@ def check_shape(name: Name | str) -> None:
     seqs = example_batch(4 * TRAINED_LENGTH)
     for decoder, when in both_modes(name):
         logits = forward(decoder, seqs)
-        assert logits.shape == (*seqs.tokens.shape, VOCABULARY), f"logits of shape {logits.shape}"
+        assert logits.shape == (*seqs.tokens.shape, decoder.config.vocabulary_size), (
+            f"logits of shape {logits.shape}"
+        )
         assert bool(logits.isfinite().all()), f"logits that are not finite{when}"
 
 
@@ -172,7 +84,7 @@ def check_deterministic(name: Name | str) -> None:
             assert before == _global_generators(), (
                 f"a hook draws from the generator of torch, numpy or random, or seeds it{when}"
             )
-            other = decoder_for(name, seed=1).train(decoder.training)
+            other = examples.decoder_for(name, seed=1).train(decoder.training)
             other.load_state_dict(decoder.state_dict())
             same = torch.equal(first, forward(other, seqs))
             assert same, f"another decoder with the same weights and buffers differs{when}"
@@ -190,13 +102,12 @@ def check_positions(name: Name | str) -> str | None:
     Usually: a hook with a name that is never called; a hook that changes what it does not return; a
     bias that is the same for all keys, which the softmax cancels.
     """
-    if vars(type(decoder_for(name).pe)).get("kind") == "none":
+    if vars(type(examples.decoder_for(name).pe)).get("kind") == "none":
         return "it says that its kind is none"
-    nope, largest = decoder_for("nope"), 0.0
+    nope, largest = examples.decoder_for("nope"), 0.0
     for decoder, _ in both_modes(name):
         for seqs in (example_batch(), example_batch(4 * TRAINED_LENGTH)):
-            plain = forward(nope, seqs)
-            error = float((forward(decoder, seqs) - plain).abs().max() / plain.abs().max())
+            error = relative_error(forward(decoder, seqs), forward(nope, seqs))
             largest = max(largest, error)
     how = "but for rounding" if largest else "bit for bit"
     assert largest > TOLERANCE, f"its logits are NoPE's, {how}"
@@ -229,7 +140,7 @@ def check_order(name: Name | str) -> None:
     Usually: a hook with a name that is never called; a state from `start` that `attend` ignores;
     positions that are the same for all tokens; a bias so strong that a token sees only itself.
     """
-    decoder, seqs = decoder_for(name), example_batch()
+    decoder, seqs = examples.decoder_for(name), example_batch()
     seqs.tokens[:, 2], seqs.tokens[:, 3] = DIGITS[1], DIGITS[8]
     swapped = seqs.tokens.clone()
     swapped[:, 2], swapped[:, 3] = DIGITS[8], DIGITS[1]
@@ -246,7 +157,7 @@ def check_no_dead_parameter(name: Name | str) -> None:
     """
     # Beyond the trained length, to reach parameters that act only on long distances; in training,
     # because that is where they are learned.
-    decoder = decoder_for(name).train()
+    decoder = examples.decoder_for(name).train()
     logits = decoder(example_batch(2 * TRAINED_LENGTH))
     generator = torch.Generator().manual_seed(3)
     target = torch.randn(logits.shape, generator=generator, dtype=logits.dtype)
@@ -265,16 +176,15 @@ def check_rows(name: Name | str) -> None:
     `seqs.final_length.max()` or `seqs.bound`; the bound that each row may know is its own
     `seqs.final_length`.
     """
-    seqs, padding = example_batch(rows=3), torch.zeros(1, 5, dtype=torch.int64)
+    seqs, padding = example_batch(rows=3), torch.zeros(5, dtype=torch.int64)
     for decoder, when in both_modes(name):
         together = forward(decoder, seqs)
-        for row, one in enumerate(map(_only, range(3))):
-            tokens, bound = torch.cat((seqs.tokens[one], padding), 1), seqs.final_length[one]
+        for row in range(3):
+            padded = one_row(seqs, row, torch.cat((seqs.tokens[row], padding)))
             # Scoring has no training batch whose key rows could share.
-            shared = seqs.batch_key if decoder.training else 1
-            padded = Sequences(tokens, bound, seqs.key[one], bound=int(bound), batch_key=shared)
-            alone = forward(decoder, padded)[:, :-5]
-            assert_close(alone, together[one], f"row {row} alone and padded{when}")
+            padded = replace(padded, batch_key=seqs.batch_key if decoder.training else 1)
+            alone = forward(decoder, padded)[0, :-5]
+            assert_close(alone, together[row], f"row {row} alone and padded{when}")
 
 
 def check_prefix(name: Name | str) -> None:
@@ -283,7 +193,7 @@ def check_prefix(name: Name | str) -> None:
     Usually: a number that depends on how many tokens there are so far: T, `index.max()`, the last
     token. The only length that may be used is `seqs.final_length`, from the prompt alone.
     """
-    decoder, seqs = decoder_for(name), example_batch()
+    decoder, seqs = examples.decoder_for(name), example_batch()
     full = forward(decoder, seqs)
     for length in range(1, seqs.tokens.shape[1]):
         prefix = forward(decoder, replace(seqs, tokens=seqs.tokens[:, :length]))
@@ -313,8 +223,8 @@ def check_bfloat16(name: Name | str) -> None:
     Usually: indices, distances or angles in bfloat16, which beyond 256 skips whole numbers: they
     are computed in float32 at the least and outside autocast, as in models/families.
     """
-    exact = forward(decoder_for(name), example_batch())
-    low = decoder_for(name).float()
+    exact = forward(examples.decoder_for(name), example_batch())
+    low = examples.decoder_for(name).float()
     with torch.autocast("cpu", torch.bfloat16):
         difference = forward(low, example_batch()).double() - exact
     error = float(difference.norm() / exact.norm())
@@ -329,12 +239,13 @@ def check_told(name: Name | str) -> None:
     Usually: a table, a range or a scale from `setting.max_length` or `setting.longest_number`.
     `told_by` is the option that sets it by hand; results rank encodings that have one apart.
     """
-    shorter, longer = (decoder_for(name, max_length=n * TRAINED_LENGTH).train() for n in (4, 8))
+    shorter, longer = (
+        examples.decoder_for(name, max_length=n * TRAINED_LENGTH).train() for n in (4, 8)
+    )
     with torch.no_grad():  # tables that differ in size have their first rows in common
         for small, large in zip(shorter.parameters(), longer.parameters(), strict=True):
             large[tuple(slice(size) for size in small.shape)] = small
-    before, after = forward(shorter, example_batch()), forward(longer, example_batch())
-    change = float((after - before).abs().max() / before.abs().max())
+    change = relative_error(forward(longer, example_batch()), forward(shorter, example_batch()))
     named = parse(name) if isinstance(name, str) else name
     if told_tested_length(named.encoding):
         assert change > TOLERANCE, "it says `told_by`, but a longer test changes no training logit"
@@ -354,8 +265,8 @@ def check_costs(name: Name | str) -> None:
     seqs = example_batch()
     rows, tokens = seqs.tokens.shape
     extent = Workload(rows * tokens, rows * tokens**2, tokens**2)
-    decoder = decoder_for(name).train()
-    total, plain = _counted_flops(decoder, seqs), _counted_flops(decoder_for("nope"), seqs)
+    decoder = examples.decoder_for(name).train()
+    total, plain = _counted_flops(decoder, seqs), _counted_flops(examples.decoder_for("nope"), seqs)
     counted = max(total - plain, 0)  # attention of its own may need less
     declared = sum(product.forward for product in decoder.pe.products(extent))
     off = abs(counted - declared)

@@ -3,7 +3,13 @@
 from collections.abc import Iterator
 
 from tape_arith.arith.contracts import encoding, interface, task
-from tape_arith.arith.contracts.promises import Check, CheckOutcome, ContractReport, outcome_of
+from tape_arith.arith.contracts.promises import (
+    Check,
+    CheckOutcome,
+    ContractReport,
+    declaration_warnings,
+    outcome_of,
+)
 from tape_arith.arith.errors import UsageError, unknown
 from tape_arith.arith.registry.locate import (
     Location,
@@ -35,8 +41,10 @@ CHECKS: tuple[Check[Name], ...] = (
     encoding.check_costs,
 )
 GATES = {
-    *(encoding.check_builds, interface.check_hooks),
-    *(encoding.check_shape, encoding.check_deterministic),
+    encoding.check_builds,
+    interface.check_hooks,
+    encoding.check_shape,
+    encoding.check_deterministic,
 }
 """Checks after which, if one fails, the later ones would only repeat what is wrong."""
 
@@ -88,16 +96,11 @@ def _locations(name: Name) -> list[Location]:
 def _warnings(location: Location) -> Iterator[str]:
     """Describe what the file at `location` should declare but does not."""
     declared = location.declaration()
-    name = declared.class_name
-    for key, option in declared.options.items():
-        if option.problem:
-            yield f"{name}: option '{key}' {option.problem}"
-    if not declared.summary:
-        yield f"{name} has no docstring: its first line is what `tape-arith list` shows"
-    kinds = {one.kind for one in declarations("encoding") if not one.package}
+    yield from declaration_warnings(declared)
+    kinds = {known.kind for known in declarations("encoding") if not known.package}
     if declared.kind not in kinds:
-        said = "has no `kind` in its file, nor from a base of this suite"
-        said = f"has the kind '{declared.kind}'" if declared.kind else said
-        yield f"{name} {said}: it is one of {'; '.join(sorted(kinds))}"
+        kind = "no `kind` in its file, nor from a base of this suite"
+        kind = f"the kind '{declared.kind}'" if declared.kind else kind
+        yield f"{declared.class_name} has {kind}: it is one of {'; '.join(sorted(kinds))}"
     if not declared.paper:
-        yield f"{name} does not say its `paper`: author, year and arXiv number"
+        yield f"{declared.class_name} does not say its `paper`: author, year and arXiv number"

@@ -14,7 +14,7 @@ from typing import Any
 
 from torch import Tensor, nn
 
-from tape_arith.arith.contracts import encoding
+from tape_arith.arith.contracts import examples
 from tape_arith.arith.contracts.hooks import WatchedHooks, describe
 from tape_arith.arith.registry.names import Name
 from tape_arith.models.encoding import PositionalEncoding, PositionalLayer, Workload
@@ -26,7 +26,7 @@ def check_names(name: Name | str) -> None:
     Usually: a misspelt hook, which the base class then leaves out without a word; `attend` in the
     encoding in place of the layer that `layer` returns.
     """
-    misspelt = _misspelt_names(encoding.decoder_for(name).pe)
+    misspelt = _misspelt_names(examples.decoder_for(name).pe)
     assert not misspelt, "; ".join(misspelt)
 
 
@@ -36,7 +36,7 @@ def check_tensors(name: Name | str) -> None:
     Usually: `self.x = torch.arange(...)` in place of `self.register_buffer("x", ...)`; modules in a
     list in place of a ModuleList; a tensor of the file or of the class (take plain numbers).
     """
-    stray = _stray_tensors(encoding.decoder_for(name).pe)
+    stray = _stray_tensors(examples.decoder_for(name).pe)
     assert not stray, f"neither parameter nor buffer: {'; '.join(stray)}"
 
 
@@ -46,13 +46,13 @@ def check_hooks(name: Name | str) -> None:
     Usually: a `return` that was forgotten; an axis that was dropped or added; another type than
     that of x (here float64); a bias or wider queries that `needs` does not name.
     """
-    decoder = encoding.decoder_for(name)
+    decoder = examples.decoder_for(name)
     hooks = WatchedHooks(decoder)
     for training in (False, True):
         decoder.train(training)
-        hooks.run(encoding.example_batch())
+        hooks.run(examples.example_batch())
         if decoder.pe.needs.packed:
-            hooks.run(encoding.packed_batch()[0])
+            hooks.run(examples.packed_batch()[0])
     extent = Workload(tokens=2, pairs=4, distances=4)
     decoder.pe.multiply_adds(extent)
     decoder.pe.products(extent)
@@ -66,13 +66,13 @@ def check_state(name: Name | str) -> None:
     Usually: `self.x = ...` in `start`, for `attend` to read, while other threads score with the
     same encoding (the state is for that); `inner_products` of a family with another state.
     """
-    decoder = encoding.decoder_for(name)
+    decoder = examples.decoder_for(name)
     before = _stray_tensors(decoder.pe)
     for training in (True, False):
-        encoding.forward(decoder.train(training), encoding.example_batch())
+        examples.forward(decoder.train(training), examples.example_batch())
     kept = [line for line in _stray_tensors(decoder.pe) if line not in before]
     assert not kept, f"a hook keeps {'; '.join(kept)}"
-    first, *_, last = WatchedHooks(decoder).run(encoding.example_batch())
+    first, *_, last = WatchedHooks(decoder).run(examples.example_batch())
     for measure in (partial(decoder.pe.measures, first), decoder.pe.inner_products):
         try:
             measure(last)
@@ -96,22 +96,22 @@ def _misspelt_names(pe: PositionalEncoding) -> list[str]:
             continue
         lineage = [cls for cls in type(module).__mro__ if issubclass(cls, _PARTS)]
         own = _hooks(cls for cls in lineage if _defines_hooks(cls))
-        others = _hooks(_PARTS)
+        hooks = _hooks(_PARTS)
         files = {cls.__module__ for cls in lineage if cls not in _PARTS}
         read = set[str]().union(*map(_names_read_in, files))
         for cls in lineage:
             held = {**vars(cls), **(vars(module) if cls is type(module) else {})}
             for name in held.keys() - own.keys() - read - set(dir(_PLAIN)):
-                where = f"{cls.__name__}.{name} is never used"
+                unused = f"{cls.__name__}.{name} is never used"
                 alike = [
                     hook for hook, (_, it) in own.items() if callable(it) == callable(held[name])
                 ]
                 near = get_close_matches(name, alike, 1, _NEAR)
-                if name in others:
-                    owner, _ = others[name]
-                    lines.add(f"{where}: `{name}` is for a {owner.__name__}")
+                if name in hooks:
+                    owner, _ = hooks[name]
+                    lines.add(f"{unused}: `{name}` is for a {owner.__name__}")
                 elif near and not name.startswith("_"):
-                    lines.add(f"{where}: did you mean `{near[0]}`?")
+                    lines.add(f"{unused}: did you mean `{near[0]}`?")
     return sorted(lines)
 
 

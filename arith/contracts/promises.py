@@ -6,13 +6,13 @@ apply. Its docstring states the promise and, after "Usually:", what commonly bre
 
 import inspect
 import traceback
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeVar
 
-from tape_arith.arith.errors import USER_CODE_ERRORS, describe_error
-from tape_arith.models.errors import UsageError
+from tape_arith.arith.errors import USER_CODE_ERRORS, Failure, UsageError, describe_error
+from tape_arith.arith.registry.declarations import Declaration
 
 T = TypeVar("T")
 Check = Callable[[T], str | None]
@@ -66,7 +66,9 @@ def outcome_of(
         reason = check(subject)
     except through:
         raise
-    except USER_CODE_ERRORS as error:
+    except USER_CODE_ERRORS as raised:
+        # A task's errors come as Failures that advise to check it.
+        error = raised.__cause__ or raised if isinstance(raised, Failure) else raised
         happened = describe_error(error, *files)
         origin = Path(traceback.extract_tb(error.__traceback__)[-1].filename)
         own = isinstance(error, AssertionError) and origin.parent == Path(__file__).parent
@@ -76,6 +78,18 @@ def outcome_of(
             cause = "an option, or a table, that is larger than the memory."
         return CheckOutcome(title, False, expected, happened, cause)
     return CheckOutcome(title, True, expected, reason or "", applies=reason is None)
+
+
+def declaration_warnings(declared: Declaration) -> Iterator[str]:
+    """Describe what the file of an encoding or a task should declare but does not."""
+    for key, option in declared.options.items():
+        if option.problem:
+            yield f"{declared.class_name}: option '{key}' {option.problem}"
+    if not declared.summary:
+        yield (
+            f"{declared.class_name} has no docstring: its first line is what `tape-arith list` "
+            "shows"
+        )
 
 
 def as_text(report: ContractReport) -> str:

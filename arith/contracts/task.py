@@ -11,15 +11,18 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from contextlib import suppress
-from functools import wraps
 from itertools import pairwise
-from pathlib import Path
 
 import numpy as np
 
-from tape_arith.arith.contracts.promises import Check, CheckOutcome, ContractReport, outcome_of
+from tape_arith.arith.contracts.promises import (
+    Check,
+    ContractReport,
+    declaration_warnings,
+    outcome_of,
+)
 from tape_arith.arith.data.bucket import Bucket
-from tape_arith.arith.errors import Failure, UsageError
+from tape_arith.arith.errors import UsageError
 from tape_arith.arith.registry.locate import Location
 from tape_arith.arith.registry.names import task_location
 from tape_arith.arith.tasks.families.numbers import Int64
@@ -259,8 +262,16 @@ def check_any_length(name: str) -> str | None:
 
 
 CHECKS: tuple[Check[str], ...] = (
-    *(check_tokens, check_bounds, check_final_length, check_lengths, check_cells),
-    *(check_slices, check_processes, check_answers, check_reading, check_any_length),
+    check_tokens,
+    check_bounds,
+    check_final_length,
+    check_lengths,
+    check_cells,
+    check_slices,
+    check_processes,
+    check_answers,
+    check_reading,
+    check_any_length,
 )
 
 
@@ -271,23 +282,10 @@ def examine(name: str) -> ContractReport:
     """
     sources, name = task_hash(name), load_task(name).name
     place = task_location(name)
-    outcomes = [_outcome(check_builds, name, place.file)]
+    outcomes = [outcome_of(check_builds, name, [place.file])]
     if outcomes[0].holds:
-        outcomes += [_outcome(check, name, place.file) for check in CHECKS]
+        outcomes += [outcome_of(check, name, [place.file]) for check in CHECKS]
     return ContractReport(name, sources, tuple(outcomes), tuple(_warnings(place)))
-
-
-def _outcome(check: Check[str], name: str, file: Path | None) -> CheckOutcome:
-    """Run one check. Report errors in the task's code without the advice to check it."""
-
-    @wraps(check)
-    def unwrapped(name: str) -> str | None:
-        try:
-            return check(name)
-        except Failure as failure:
-            raise failure.__cause__ or failure from None
-
-    return outcome_of(unwrapped, name, [file])
 
 
 def broken_promise(name: str) -> str:
@@ -301,16 +299,13 @@ def broken_promise(name: str) -> str:
 def _warnings(place: Location) -> Iterator[str]:
     """Describe what the file should declare but does not, and what no check can test."""
     declared = place.declaration()
+    yield from declaration_warnings(declared)
     for key, option in declared.options.items():
-        if option.problem:
-            yield f"{declared.class_name}: option '{key}' {option.problem}"
-        elif not option.meaning:
+        if not (option.problem or option.meaning):
             yield (
                 f"{declared.class_name}: its docstring has no line `{key}  ...`, which says what "
                 "the option means"
             )
-    if not declared.summary:
-        yield f"{declared.class_name} has no docstring: its first line is what `list` shows"
     if not place.is_builtin:
         yield (
             "no check knows whether the answers are right: compute some once more, as with "

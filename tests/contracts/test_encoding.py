@@ -5,8 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from tape_arith.arith.contracts import encoding as contract
-from tape_arith.arith.contracts import interface
+from tape_arith.arith.contracts import examples, interface
 from tape_arith.arith.contracts.examine import CHECKS, GATES, _warnings, examine
 from tape_arith.arith.contracts.promises import CheckOutcome, ContractReport, as_text
 from tape_arith.arith.registry.locate import known_names, on_disk
@@ -37,7 +36,7 @@ def test_contract(name: str) -> None:
     report = examine(parse(name))
     assert report.holds and report.warnings == (), as_text(report)
     skipped = {outcome.check for outcome in report.outcomes if not outcome.applies}
-    packs = contract.decoder_for(name).pe.needs.packed
+    packs = examples.decoder_for(name).pe.needs.packed
     expected = {"packed": packs, "positions": name != "nope"}
     assert skipped == {check for check, applies in expected.items() if not applies}
 
@@ -366,7 +365,7 @@ def test_slips_of_the_same_kinds(slip: str, here: Path) -> None:
 def test_a_misspelt_hook_of_the_suite_s_own_is_named() -> None:
     attributes = {"__module__": "tape_arith.models.encodings.zz", "embedd": lambda self: None}
     kind = type("Zz", (PositionalEncoding,), attributes)
-    assert interface._misspelt_names(kind(contract.SETTING)) == [
+    assert interface._misspelt_names(kind(examples.SETTING)) == [
         "Zz.embedd is never used: did you mean `embed`?"
     ]
 

@@ -6,7 +6,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from tape_arith.arith.contracts.encoding import decoder_for, example_batch, forward
+from tape_arith.arith.contracts.examples import decoder_for, example_batch, forward
 from tape_arith.models.combination import Combination
 from tape_arith.models.encoding import PositionalEncoding, Setting
 from tape_arith.models.encodings.abacus import Abacus

@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from tape_arith.arith.contracts.encoding import example_batch
+from tape_arith.arith.contracts.examples import example_batch
 from tape_arith.arith.registry.load import load_classes
 from tape_arith.arith.registry.locate import known_names
 from tape_arith.models.build import build_decoder

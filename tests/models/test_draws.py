@@ -12,6 +12,7 @@ import torch
 from torch import Tensor
 
 from tape_arith.arith.contracts import encoding as contract
+from tape_arith.arith.contracts import examples
 from tape_arith.arith.registry.locate import known_names
 from tape_arith.models.combination import Combination
 from tape_arith.models.decoder import Decoder
@@ -61,8 +62,8 @@ def first_row_of_table(pe: PositionalEncoding, seqs: Sequences) -> Tensor:
 
 def changes(one: Decoder, other: Decoder) -> list[float]:
     """Return the largest difference of logits in each row."""
-    seqs = contract.example_batch()
-    change = contract.forward(one, seqs) - contract.forward(other, seqs)
+    seqs = examples.example_batch()
+    change = examples.forward(one, seqs) - examples.forward(other, seqs)
     largest: list[float] = change.abs().amax((1, 2)).tolist()
     return largest
 
@@ -127,7 +128,7 @@ def test_draws_of_different_encodings_are_independent() -> None:
 )
 def test_joined_parts_draw_independently(name: str, training: bool) -> None:
     """Nor does a part draw what another draws for the sequence before or behind."""
-    pe, seqs = contract.decoder_for(name).pe.train(training), same_rows(6000)
+    pe, seqs = examples.decoder_for(name).pe.train(training), same_rows(6000)
     assert isinstance(pe, Combination)
     drawn = []
     for part in pe.each:
@@ -148,7 +149,7 @@ def test_joined_parts_draw_independently(name: str, training: bool) -> None:
 
 
 def test_joined_encodings_share_the_factor_of_their_indices() -> None:
-    pe, seqs = contract.decoder_for("aug-sinusoidal+aug-rope").pe.train(), same_rows()
+    pe, seqs = examples.decoder_for("aug-sinusoidal+aug-rope").pe.train(), same_rows()
     assert isinstance(pe, Combination)
     (sinusoidal,), rope = pe.embedding, pe.attending
     x = torch.zeros(*seqs.tokens.shape, 16).double()
@@ -187,7 +188,7 @@ def test_all_sequences_of_a_step_may_share_one_number() -> None:
 
 @pytest.mark.parametrize("name", ["rope", "tape", "fire", "alibi", "sinusoidal", "xpos", "bipe"])
 def test_only_training_tells_a_scaled_encoding_from_the_plain_one(name: str) -> None:
-    both = contract.decoder_for(f"aug-{name}"), contract.decoder_for(name)
+    both = examples.decoder_for(f"aug-{name}"), examples.decoder_for(name)
     assert max(changes(*both)) == 0
     assert min(changes(*(decoder.train() for decoder in both))) > 0.01
 
@@ -231,13 +232,13 @@ def rows_of(length: int, count: int = 300) -> Sequences:
 @pytest.mark.parametrize("name", RANDOMIZED)
 def test_plain_numbers_make_it_its_plain_twin(name: str) -> None:
     """And nothing else does: in a published suite RandPE is RoPE, bit for bit."""
-    decoder = contract.decoder_for(name)
-    twin, weights = contract.decoder_for(name.removeprefix("rand-")), decoder.state_dict()
+    decoder = examples.decoder_for(name)
+    twin, weights = examples.decoder_for(name.removeprefix("rand-")), decoder.state_dict()
     if "pe.table" in weights:
         weights["pe.table"] = weights["pe.table"][: len(twin.state_dict()["pe.table"])]
     twin.load_state_dict(weights)
     assert min(changes(decoder, twin)) > 0.01
-    assert max(changes(contract.decoder_for(f"{name}+plain"), twin)) == 0
+    assert max(changes(examples.decoder_for(f"{name}+plain"), twin)) == 0
 
 
 # ---- numbered anew at test time ----------------------------------------------------------------
@@ -253,7 +254,7 @@ def renumbered(name: str, finals: list[int]) -> list[list[int]]:
 
 @pytest.mark.parametrize("numbering", NUMBERINGS)
 def test_training_never_sees_another_numbering(numbering: str) -> None:
-    both = [contract.decoder_for(name) for name in (f"rand-rope+{numbering}", "rand-rope")]
+    both = [examples.decoder_for(name) for name in (f"rand-rope+{numbering}", "rand-rope")]
     assert min(changes(*both)) > 0.01
     assert max(changes(*(decoder.train() for decoder in both))) == 0
 

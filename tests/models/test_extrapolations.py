@@ -10,7 +10,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from tape_arith.arith.contracts.encoding import decoder_for, forward
+from tape_arith.arith.contracts.examples import decoder_for, forward
 from tape_arith.arith.registry.names import parse
 from tape_arith.models.encoding import Setting
 from tape_arith.models.families.rotary import Rotary

@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from tape_arith.arith.contracts import encoding as contract
+from tape_arith.arith.contracts import examples
 from tape_arith.arith.registry.locate import known_names
 from tape_arith.models.attention import Eager, attention_weights
 from tape_arith.models.decoder import RMSNorm
@@ -208,7 +208,7 @@ def test_xpos_far_beyond_its_training(dtype: torch.dtype) -> None:
 
 # ---- float32 where formulas are hard to compute ------------------------------------------------
 
-LONG = 4 * contract.TRAINED_LENGTH
+LONG = 4 * examples.TRAINED_LENGTH
 
 
 @pytest.mark.parametrize("mode", ["mixed", "high", "low"])

@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from tape_arith.arith.contracts.encoding import decoder_for, example_batch, forward
+from tape_arith.arith.contracts.examples import decoder_for, example_batch, forward
 from tape_arith.arith.registry.locate import known_names
 from tape_arith.models.encodings.t5 import T5
 from tests.helpers.oracles.biases import t5_bucket

@@ -17,8 +17,8 @@ import pytest
 import torch
 from torch import Tensor
 
-from tape_arith.arith.contracts import encoding as contract
-from tape_arith.arith.contracts.encoding import example_batch, forward
+from tape_arith.arith.contracts import examples
+from tape_arith.arith.contracts.examples import example_batch, forward
 from tape_arith.arith.data.bucket import Bucket
 from tape_arith.arith.data.rows import pad
 from tape_arith.arith.decoders import build as decoders
@@ -47,7 +47,7 @@ Turn = Callable[[Tensor], Tensor]
 
 
 def decoder_for(name: str) -> Decoder:
-    return contract.decoder_for(name, num_layers=NUM_LAYERS)
+    return examples.decoder_for(name, num_layers=NUM_LAYERS)
 
 
 def at_start(name: str) -> Decoder:
@@ -169,7 +169,7 @@ def test_a_learned_start(name: str) -> None:
     assert float((rows - identity).std()) == pytest.approx(0.02, rel=0.1)
     assert float((rows - identity).mean((0, 2)).abs().max()) < 0.002
     assert [o for p, o in pe.parameter_groups() if p is table] == [{"weight_decay": 0.0}]
-    decoder = contract.decoder_for(f"{name}:start=learned", max_length=52)
+    decoder = examples.decoder_for(f"{name}:start=learned", max_length=52)
     for seqs in (example_batch(53), replace(example_batch(20), offset=33)):
         with pytest.raises(UsageError, match="table of 52 states"):
             decoder(seqs)

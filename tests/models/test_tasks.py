@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 import torch
 
-from tape_arith.arith.contracts import encoding as contract
+from tape_arith.arith.contracts import examples
 from tape_arith.arith.contracts.examine import examine
 from tape_arith.arith.contracts.promises import as_text
 from tape_arith.arith.data.rows import pad
@@ -126,10 +126,10 @@ def under(task: str, monkeypatch: pytest.MonkeyPatch) -> None:
     own = setting_of(task)
     names = ("separator_ids", "longest_number", "ascending", "unbroken", "coupled")
     changes = {name: getattr(own, name) for name in names}
-    monkeypatch.setattr(contract, "SETTING", replace(contract.SETTING, **changes))
+    monkeypatch.setattr(examples, "SETTING", replace(examples.SETTING, **changes))
     operator, *others = own.separator_ids
-    monkeypatch.setattr(contract, "PLUS", operator if others else contract.DIGITS[5])
-    monkeypatch.setattr(contract, "VOCABULARY", len(load_task(task).vocabulary))
+    monkeypatch.setattr(examples, "PLUS", operator if others else examples.DIGITS[5])
+    monkeypatch.setattr(examples, "VOCABULARY", len(load_task(task).vocabulary))
 
 
 PAIRS = list(product(ENCODINGS, known_names("task")))

@@ -11,7 +11,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from tape_arith.arith.contracts import encoding as contract
+from tape_arith.arith.contracts import examples
 from tape_arith.arith.contracts.examine import examine
 from tape_arith.arith.contracts.promises import as_text
 from tape_arith.arith.registry.load import load_classes
@@ -40,8 +40,8 @@ FAST = ("rope", "fire", "tape", "tape-heads", "abacus", "path")
 def test_contract(name: str, variant: str, monkeypatch: pytest.MonkeyPatch) -> None:
     # Under these weights bfloat16 loses TAPE's state in six layers, looped or not.
     layers = {1: 3, 2: 2, 3: 1}[VARIANTS[variant].get("loops", 1)]
-    decoder_for = partial(contract.decoder_for, num_layers=layers, **VARIANTS[variant])
-    monkeypatch.setattr(contract, "decoder_for", decoder_for)
+    decoder_for = partial(examples.decoder_for, num_layers=layers, **VARIANTS[variant])
+    monkeypatch.setattr(examples, "decoder_for", decoder_for)
     report = examine(parse(name))
     assert report.holds, as_text(report)
 
@@ -92,7 +92,7 @@ def test_loops_share_weights_and_keep_what_the_last_block_chooses() -> None:
         assert bool(added) == name.startswith("tape")
     plain: dict[str, Any] = {}
     for name, variant in product(("fire", "tape-heads", "abacus"), (plain, *VARIANTS.values())):
-        decoder, seqs = contract.decoder_for(name, **variant), contract.example_batch()
+        decoder, seqs = examples.decoder_for(name, **variant), examples.example_batch()
         chosen = torch.tensor([3, 17, 41])
         expected = decoder(seqs).flatten(0, 1)[chosen]
         torch.testing.assert_close(decoder(seqs, chosen), expected, rtol=0, atol=1e-13)
@@ -100,7 +100,7 @@ def test_loops_share_weights_and_keep_what_the_last_block_chooses() -> None:
 
 def test_a_watcher_sees_every_applied_layer() -> None:
     """The state that enters the second loop is the one that left the first."""
-    decoder, seqs = contract.decoder_for("tape", loops=2), contract.example_batch()
+    decoder, seqs = examples.decoder_for("tape", loops=2), examples.example_batch()
     events: list[tuple[int, str]] = []
     norms: list[float] = []
 
@@ -124,7 +124,7 @@ def test_the_last_loop_keeps_what_the_batch_has_computed() -> None:
 
 @pytest.mark.parametrize("norm", ["post", "deepnorm"])
 def test_autocast_does_not_round_the_residual_stream(norm: str) -> None:
-    decoder, seqs = built(norm=norm), contract.example_batch()
+    decoder, seqs = built(norm=norm), examples.example_batch()
     residuals: list[Tensor] = []
     for block in decoder.blocks:
         norm_layer = block.get_submodule("mlp_norm")

@@ -11,7 +11,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from tape_arith.arith.contracts import encoding as contract
+from tape_arith.arith.contracts import examples
 from tape_arith.arith.registry.locate import known_names
 from tape_arith.models.backends import SDPA
 from tape_arith.models.decoder import Decoder
@@ -49,7 +49,7 @@ class Recorder:
 
 @torch.no_grad()
 def watched(name: str, monkeypatch: pytest.MonkeyPatch, seqs: Sequences) -> Recorder:
-    decoder = contract.decoder_for(name, num_layers=LAYERS)
+    decoder = examples.decoder_for(name, num_layers=LAYERS)
     expected = decoder(seqs)
     recorder = Recorder(decoder, monkeypatch)
     assert torch.equal(decoder(replace(seqs, watch=recorder)), expected)
@@ -77,7 +77,7 @@ def test_states_and_weights_of_every_encoding(name: str, monkeypatch: pytest.Mon
 
     Inner products of states are sum_f tr(e_t e_i^T), or None without a positional state.
     """
-    seqs = contract.example_batch()
+    seqs = examples.example_batch()
     recorder = watched(name, monkeypatch, seqs)
     assert recorder.events == [(i, kind) for i in range(LAYERS) for kind in ("state", "weights")]
     rows, tokens = seqs.tokens.shape
@@ -89,7 +89,7 @@ def test_states_and_weights_of_every_encoding(name: str, monkeypatch: pytest.Mon
         assert bool((weights >= 0).all()) and bool((weights[..., future] == 0).all())
         torch.testing.assert_close(weights.sum(-1), torch.ones_like(weights.sum(-1)))
         torch.testing.assert_close(torch.einsum("bhti,bihk->bthk", weights, v), heads)
-    pe, last = contract.decoder_for(name).pe, name.split("+")[0 if "yarn" in name else -1]
+    pe, last = examples.decoder_for(name).pe, name.split("+")[0 if "yarn" in name else -1]
     for state in recorder.values["state"]:
         products = pe.inner_products(state)
         if last not in POSITIONAL:
@@ -101,7 +101,7 @@ def test_states_and_weights_of_every_encoding(name: str, monkeypatch: pytest.Mon
 
 
 def test_packed_sequences_show_rows(monkeypatch: pytest.MonkeyPatch) -> None:
-    seqs = contract.example_batch(rows=1)
+    seqs = examples.example_batch(rows=1)
     alone = watched("tape", monkeypatch, seqs)
     twice, length = torch.cat((seqs.tokens, seqs.tokens), 1), seqs.tokens.shape[1]
     starts = torch.tensor([0, length, 2 * length], dtype=torch.int32)
@@ -112,7 +112,7 @@ def test_packed_sequences_show_rows(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_a_state_is_watched_under_every_backend() -> None:
-    decoder, seqs = contract.decoder_for("rope"), contract.example_batch()
+    decoder, seqs = examples.decoder_for("rope"), examples.example_batch()
     seqs = replace(seqs, attention=SDPA())
     events: list[tuple[int, str]] = []
     with torch.no_grad():
