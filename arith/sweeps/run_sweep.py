@@ -3,6 +3,7 @@
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import chain
 from pathlib import Path
 from statistics import fmean
 from typing import Any, TypeVar
@@ -37,12 +38,13 @@ from tape_arith.arith.sweeps.estimate import forecast
 from tape_arith.arith.sweeps.jobs import Job, JobEnd, ScoreJob, TrainJob, log_file, plan
 from tape_arith.arith.sweeps.run_jobs import Outcome, run_jobs, say_result, with_files
 from tape_arith.arith.sweeps.slots import Slots, choose_slots
-from tape_arith.arith.sweeps.sweep import RUN, Sweep, sweep_copy, sweep_folder
+from tape_arith.arith.sweeps.sweep import RUN, Combination, Sweep, sweep_copy, sweep_folder
 from tape_arith.arith.terminal import say
 from tape_arith.arith.training.begin import check_free
 
 _T = TypeVar("_T")
-_ScoredPanels = tuple[dict[str, str], dict[Config, list[Panel]]]
+_Scored = dict[tuple[Name, Config], list[Grid]]
+"""The grids, one per seed, of an encoding with a config."""
 
 
 def run_requests(
@@ -77,7 +79,7 @@ def run_requests(
     if outcome.left:
         say("not all is scored, so nothing is drawn: the same command does the rest and draws")
         return outcome
-    return with_files(outcome, lambda: [file for file in [draw_comparison(requests)] if file])
+    return with_files(outcome, lambda: draw_comparison(requests))
 
 
 def _free_requests(requests: Sequence[Request]) -> tuple[list[Request], list[tuple[Request, str]]]:
@@ -174,11 +176,11 @@ def _check(requests: Sequence[Request], compute: Compute) -> None:
         check_trainable(config, name, compute)
 
 
-def draw_comparison(requests: Sequence[Request]) -> Path | None:
+def draw_comparison(requests: Sequence[Request]) -> list[Path]:
     """Draw the heatmap and write the tables of the requested encodings; return the figure's path.
 
     Includes every completely scored seed that is comparable with the others, requested or not.
-    Returns None if there is none.
+    Returns [] if there is none.
     """
     first = requests[0]
     selection = Selection(first.root, ",".join(str(each.name) for each in requests), first.preset)
@@ -192,7 +194,7 @@ def draw_comparison(requests: Sequence[Request]) -> Path | None:
         say(f"note: left out, in part scored or of other settings or steps: {left_out}")
     if not grids:
         say("nothing is scored yet, so nothing is drawn: the same command scores what is left")
-        return None
+        return []
     grids, excluded = _comparable(grids)
     warn_excluded(excluded)
     panels = panels_of(grids, selection.wanted)
@@ -201,7 +203,7 @@ def draw_comparison(requests: Sequence[Request]) -> Path | None:
     table = in_order(SweptRow(panel, {}) for panel in panels)
     for ending, to_text in FORMATS.items():
         write_text(figure.parent / f"table.{ending}", to_text(table))
-    return figure
+    return [figure]
 
 
 def _comparable(grids: Sequence[Grid]) -> tuple[list[Grid], list[Excluded]]:
@@ -227,30 +229,23 @@ def write_tables(sweep: Sweep, out: Path) -> list[Path]:
             written.append(folder / f"{stem}.{ending}")
             write_text(written[-1], to_text(content))
 
-    scored, left_out = dict[str, list[_ScoredPanels]](), dict[Excluded, None]()
-    for split in sweep.splits:
-        grids, excluded = scored_grids(sweep, out, EvaluationSet(split))
-        scored[split] = list(_scored_panels(sweep, grids))
-        left_out |= dict.fromkeys(excluded)
-    warn_excluded(left_out)
-    for split, parts in scored.items():
-        table: list[SweptRow] = []
-        for preset, panels in parts:
-            table += in_order(  # of a combination
-                SweptRow(panel, preset | sweep.settings(config))
-                for config, alike in panels.items()
-                for panel in alike
-            )
+    scored = {split: scored_grids(sweep, out, EvaluationSet(split)) for split in sweep.splits}
+    warn_excluded(dict.fromkeys(chain(*(excluded for _, excluded in scored.values()))))
+    for split, (grids, _) in scored.items():
+        table = [row for each in sweep.combinations for row in _rows(sweep, each, grids)]
         if table:
             write("table" if split == EVALUATION else f"table@{split}", table, FORMATS)
-    for preset, panels in scored.get(EVALUATION, []) if _is_family(sweep) else []:
-        ((config, alike),) = panels.items()
-        label = ",".join(filter(None, [*map(slug, preset.values()), sweep.label(config)]))
-        stem = f"ablations@{label}" if label else "ablations"
-        members = ablations.families(alike)
-        write(stem, members, ablations.FORMATS)
-        written.append(folder / f"{stem}.png")
-        style.save(compose_ablations(members, alike), written[-1])
+    grids, _ = scored.get(EVALUATION, ({}, []))
+    for combination in sweep.combinations if _is_family(sweep) else ():
+        panels = [panel for _, panel in choices(sweep, combination.configs, grids)]
+        if panels:
+            preset = [slug(combination.preset)] if len(sweep.presets) > 1 else []
+            label = ",".join(filter(None, [*preset, sweep.label(combination.configs[0])]))
+            stem = f"ablations@{label}" if label else "ablations"
+            members = ablations.families(panels)
+            write(stem, members, ablations.FORMATS)
+            written.append(folder / f"{stem}.png")
+            style.save(compose_ablations(members, panels), written[-1])
     earlier = [*folder.glob("table*.*"), *folder.glob("ablations*.*")]
     if stale := sorted(file.name for file in set(earlier) - set(written)):
         for name in stale:
@@ -259,16 +254,13 @@ def write_tables(sweep: Sweep, out: Path) -> list[Path]:
     return written
 
 
-def _scored_panels(
-    sweep: Sweep, scored: Mapping[tuple[Name, Config], list[Grid]]
-) -> Iterator[_ScoredPanels]:
-    """Yield, for each scored combination, its preset if presets vary, and its panels by config."""
-    for combination in sweep.combinations:
-        panels: dict[Config, list[Panel]] = {}
-        for config, panel in choices(sweep, combination.configs, scored):
-            panels.setdefault(config, []).append(panel)
-        if panels:
-            yield {"preset": combination.preset} if len(sweep.presets) > 1 else {}, panels
+def _rows(sweep: Sweep, combination: Combination, scored: _Scored) -> list[SweptRow]:
+    """Return a row for each scored encoding, with the settings that the sweep varies."""
+    preset = {"preset": combination.preset} if len(sweep.presets) > 1 else {}
+    return in_order(
+        SweptRow(panel, preset | sweep.settings(config))
+        for config, panel in choices(sweep, combination.configs, scored)
+    )
 
 
 def _is_family(sweep: Sweep) -> bool:
@@ -282,8 +274,8 @@ def _is_family(sweep: Sweep) -> bool:
 
 def scored_grids(
     sweep: Sweep, out: Path, evaluation_set: EvaluationSet = DEFAULT_SET
-) -> tuple[dict[tuple[Name, Config], list[Grid]], list[Excluded]]:
-    """Return the complete grids, one per seed, of each encoding with each config.
+) -> tuple[_Scored, list[Excluded]]:
+    """Return the complete grids of each encoding with each config.
 
     The grids of a config are comparable; others are returned with how they differ.
     """
@@ -291,7 +283,7 @@ def scored_grids(
     for request in sweep.requests(out):
         if grid := request.complete_grid(evaluation_set):
             names.setdefault(request.config, {})[grid] = request.name
-    scored, left_out = dict[tuple[Name, Config], list[Grid]](), list[Excluded]()
+    scored, left_out = _Scored(), list[Excluded]()
     for config, name_of in names.items():
         grids, excluded = _comparable(list(name_of))
         left_out += excluded
@@ -301,9 +293,7 @@ def scored_grids(
 
 
 def choices(
-    sweep: Sweep,
-    configs: Sequence[Config],
-    scored: Mapping[tuple[Name, Config], list[Grid]],
+    sweep: Sweep, configs: Sequence[Config], scored: _Scored
 ) -> Iterator[tuple[Config, Panel]]:
     """Yield, for each encoding, its config in a combination of settings, with its grids.
 
