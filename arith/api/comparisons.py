@@ -188,15 +188,14 @@ def study(
     problems  number of measured problems of the evaluation set; None for the study's default
     options   of attention: problem="123+45", layer=2; of stability: double=True
     """
-    from tape_arith.arith.studies import DEFAULT_PROBLEMS, check_options, load
-
-    check_options(kind, options)
+    from tape_arith.arith.studies import DEFAULT_PROBLEMS, load
     from tape_arith.arith.studies.inputs import comparable_runs
 
+    module = load(kind, options)
     configure()
     studied = comparable_runs(list(map(Path, runs)), known_split(split))
     usual = min(DEFAULT_PROBLEMS[kind] or studied.num_problems, studied.num_problems)
-    measured: Study = load(kind).measure(studied, problems or usual, **options)
+    measured: Study = module.measure(studied, problems or usual, **options)
     return measured
 
 

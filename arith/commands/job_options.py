@@ -12,6 +12,7 @@ import typer
 from tape_arith.arith.documents import MOST_INTEGER
 from tape_arith.arith.errors import UsageError
 from tape_arith.arith.runs.config import Policy
+from tape_arith.arith.runs.metrics import parse_trackers
 from tape_arith.arith.runs.options import Compute, TrainOptions
 from tape_arith.arith.stopping import Stopped, Stopper, seconds
 
@@ -49,8 +50,6 @@ def train_options(
     on_nonfinite: Policy | None = None,
 ) -> TrainOptions:
     """Build TrainOptions from the values of a command. Raises UsageError for a bad `track`."""
-    from tape_arith.arith.runs.metrics import parse_trackers
-
     compute = Compute(backend, compiled)
     return TrainOptions(data, compute, not no_curves, parse_trackers(track), on_nonfinite)
 

@@ -19,6 +19,7 @@ from tape_arith.arith.documents import MOST_INTEGER
 from tape_arith.arith.errors import UsageError, unknown
 from tape_arith.arith.registry.locate import known_names, locate
 from tape_arith.arith.runs.config import Config, Policy
+from tape_arith.arith.runs.metrics import tracker_names
 from tape_arith.arith.runs.preset import known_preset, presets
 
 
@@ -62,12 +63,6 @@ def _sweep_names() -> list[str]:
     from tape_arith.arith.sweeps.sweep import sweep_names
 
     return sweep_names()
-
-
-def _tracker_names() -> list[str]:
-    from tape_arith.arith.runs.metrics import tracker_names
-
-    return tracker_names()
 
 
 def _backend_names() -> list[str]:
@@ -160,7 +155,7 @@ Track = Annotated[
     typer.Option(
         metavar="NAMES",
         help="Also log metrics to tensorboard or wandb (offline), in RUN/tracking.",
-        autocompletion=_complete_among(_tracker_names),
+        autocompletion=_complete_among(tracker_names),
     ),
 ]
 

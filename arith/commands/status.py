@@ -1,7 +1,6 @@
 """`tape-arith status`: show the progress of runs and sweeps."""
 
 import json
-import shlex
 import time
 from pathlib import Path
 from typing import Annotated
@@ -9,6 +8,7 @@ from typing import Annotated
 import typer
 
 from tape_arith.arith.commands import option
+from tape_arith.arith.errors import UsageError
 
 EXAMPLE = "tape-arith status mini-all --watch"
 SECONDS_BETWEEN_LOOKS = 2.0
@@ -32,31 +32,21 @@ def command(
     With one slot, jobs run in the process of the sweep: they have no log and print to its stderr.
     With more slots, or on another engine, they print to RUNS/sweeps/NAME/logs.
     """
-    from tape_arith.arith.errors import UsageError
     from tape_arith.arith.sweeps import status
-    from tape_arith.arith.sweeps.sweep import sweep_copy, sweep_folder, sweep_names
 
     if watch and as_json:
         raise UsageError("--watch is for people: leave out --json")
-    named = sweep_folder(target, runs)
-    place = named if sweep_copy(named).exists() else Path(target)
-    if target in sweep_names() and place != named and not place.exists():
-        runs_option = "" if runs == Path("runs") else f" --runs {shlex.quote(str(runs))}"
-        raise UsageError(
-            f"the sweep {target} was not run in {runs}: `tape-arith sweep {target}{runs_option}`"
-        )
+    place = status.find_folder(target, runs)
     rows = status.status(place)
     if as_json:
         print(json.dumps(status.content(rows), indent=1))
     elif not watch:
         print(status.as_text(rows))
     else:
-        from rich.console import Console
         from rich.live import Live
         from rich.text import Text
 
-        with Live(console=Console(), auto_refresh=False) as live:
-            live.update(Text(status.as_text(rows)), refresh=True)
+        with Live(Text(status.as_text(rows)), auto_refresh=False) as live:
             while status.is_active(rows):
                 time.sleep(SECONDS_BETWEEN_LOOKS)
                 rows = status.status(place)

@@ -17,19 +17,23 @@ if TYPE_CHECKING:
 EXAMPLE = "tape-arith sweep paper-20 --time-limit 25m"
 
 
+_Sweep = Annotated[
+    str,
+    typer.Argument(
+        metavar="SWEEP",
+        help="A bundled sweep (arith/sweeps/bundled), or a .toml file of yours.",
+        autocompletion=option.complete_sweep,
+    ),
+]
+_DryRun = Annotated[
+    bool, typer.Option("--dry-run", help="Show jobs, cost and estimated time; write nothing.")
+]
+
+
 def command(
-    sweep: Annotated[
-        str,
-        typer.Argument(
-            metavar="SWEEP",
-            help="A bundled sweep (arith/sweeps/bundled), or a .toml file of yours.",
-            autocompletion=option.complete_sweep,
-        ),
-    ],
+    sweep: _Sweep,
     runs: option.MadeRuns = Path("runs"),
-    dry_run: Annotated[
-        bool, typer.Option("--dry-run", help="Show jobs, cost and estimated time; write nothing.")
-    ] = False,
+    dry_run: _DryRun = False,
     time_limit: option.TimeLimit = None,
     slots: option.Slots = None,
     engine: option.Engine = "local",
@@ -76,16 +80,15 @@ def _show(planned: "PlannedSweep", tables: Sequence[Path]) -> None:
     from tape_arith.arith.compare.terminal import print_board, print_markdown
     from tape_arith.arith.terminal import say
 
-    first, out, console = planned.requests[0], planned.out, Console(stderr=True, highlight=False)
-    root = first.root
+    root, preset = planned.requests[0].root, planned.requests[0].preset
+    console = Console(stderr=True, highlight=False)
     if board := planned.leaderboard():
-        command = f"tape-arith leaderboard --runs {shlex.quote(str(root))} --preset {first.preset}"
+        command = f"tape-arith leaderboard --runs {shlex.quote(str(root))} --preset {preset}"
         print_board(board, advice=f"`{command} --wide` shows all.", console=console)
     elif tables:
         print_markdown(tables[0].read_text("utf-8"), console)
     print("\n".join(map(str, tables)) or "nothing is scored yet: the same command continues")
-    if root != out:
-        if planned.sweep.varied:
-            say(f"its runs are in {root.parent}, by settings: --runs {root} shows the first")
-        else:
-            say(f"its runs are in {root}: --runs {root} shows them")
+    if planned.sweep.varied:
+        say(f"its runs are in {root.parent}, by settings: --runs {root} shows the first")
+    elif root != planned.out:
+        say(f"its runs are in {root}: --runs {root} shows them")

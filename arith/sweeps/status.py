@@ -1,5 +1,6 @@
 """Report the progress of runs and sweeps from their files alone. Never imports torch."""
 
+import shlex
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass, replace
 from datetime import timedelta
@@ -12,7 +13,7 @@ from tape_arith.arith.runs.options import TrainOptions
 from tape_arith.arith.runs.run import Run
 from tape_arith.arith.sweeps.engines.worker import read_state
 from tape_arith.arith.sweeps.jobs import Job, Progress, log_file, plan, training_progress
-from tape_arith.arith.sweeps.sweep import load_sweep, sweep_copy
+from tape_arith.arith.sweeps.sweep import load_sweep, sweep_copy, sweep_folder, sweep_names
 from tape_arith.arith.terminal import escape_control
 
 STATES = ("waiting", "running", "trained", "scored", "failed")
@@ -36,6 +37,22 @@ class Row:
     log: str | None = None
     reason: str | None = None
     where: str | None = None
+
+
+def find_folder(target: str, runs: Path) -> Path:
+    """Return the folder of the sweep `target` below `runs`, or else the folder `target`.
+
+    Raises UsageError for a bundled sweep that was not run.
+    """
+    folder = sweep_folder(target, runs)
+    if sweep_copy(folder).exists():
+        return folder
+    if target in sweep_names() and not Path(target).exists():
+        runs_option = "" if runs == Path("runs") else f" --runs {shlex.quote(str(runs))}"
+        raise UsageError(
+            f"the sweep {target} was not run in {runs}: `tape-arith sweep {target}{runs_option}`"
+        )
+    return Path(target)
 
 
 def status(folder: Path) -> list[Row]:
