@@ -11,17 +11,20 @@ from tape_arith.arith.commands import option
 
 EXAMPLE = "tape-arith ask runs/mini/tape/seed-0 123+45"
 
+_Run = Annotated[
+    str,
+    typer.Argument(
+        metavar="RUN|NAME",
+        help="A run's folder, or an encoding among --runs.",
+        autocompletion=option.complete_encoding,
+    ),
+]
+_Problem = Annotated[str, typer.Argument(help="A problem, as 123+45; `list TASK` has one.")]
+
 
 def command(
-    run: Annotated[
-        str,
-        typer.Argument(
-            metavar="RUN|NAME",
-            help="A run's folder, or an encoding among --runs.",
-            autocompletion=option.complete_encoding,
-        ),
-    ],
-    problem: Annotated[str, typer.Argument(help="A problem, as 123+45; `list TASK` has one.")],
+    run: _Run,
+    problem: _Problem,
     preset: option.Preset = None,
     seed: option.Seed = None,
     runs: option.Runs = Path("runs"),

@@ -16,35 +16,38 @@ from tape_arith.arith.runs.preset import parse_settings
 
 EXAMPLE = "tape-arith bench train --pe rope,tape --lengths 20,40"
 
+_Stages = Annotated[
+    list[str] | None,
+    typer.Argument(
+        metavar="[STAGE]...",
+        help=f"{', '.join(STAGES)}, or {ALL} (default).",
+        autocompletion=lambda: [*STAGES, ALL],
+    ),
+]
+_Lengths = Annotated[
+    str, typer.Option(help="Digits of the longest operand, with commas; for attention: tokens.")
+]
+_Run = Annotated[Path | None, typer.Option(help="A run to score (default: random weights).")]
+_Out = Annotated[Path | None, typer.Option(help="Write the numbers to this JSON file.")]
+_Seconds = Annotated[float, typer.Option(metavar="S", min=1.0, help="Approximate time per stage.")]
+_Quick = Annotated[
+    bool, typer.Option("--quick", help="Measure everything at its smallest size, as a check.")
+]
+
 
 def command(
-    stages: Annotated[
-        list[str] | None,
-        typer.Argument(
-            metavar="[STAGE]...",
-            help=f"{', '.join(STAGES)}, or {ALL} (default).",
-            autocompletion=lambda: [*STAGES, ALL],
-        ),
-    ] = None,
+    stages: _Stages = None,
     pe: option.EncodingList = "",
     preset: option.Preset = None,
     settings: option.Settings = None,
-    lengths: Annotated[
-        str, typer.Option(help="Digits of the longest operand, with commas; for attention: tokens.")
-    ] = "",
-    run: Annotated[
-        Path | None, typer.Option(help="A run to score (default: random weights).")
-    ] = None,
+    lengths: _Lengths = "",
+    run: _Run = None,
     backend: option.Backend = "auto",
     compiled: option.Compiled = None,
     count: option.Count = None,
-    out: Annotated[Path | None, typer.Option(help="Write the numbers to this JSON file.")] = None,
-    seconds: Annotated[
-        float, typer.Option(metavar="S", min=1.0, help="Approximate time per stage.")
-    ] = 60.0,
-    quick: Annotated[
-        bool, typer.Option("--quick", help="Measure everything at its smallest size, as a check.")
-    ] = False,
+    out: _Out = None,
+    seconds: _Seconds = 60.0,
+    quick: _Quick = False,
     threads: option.Threads = None,
 ) -> None:
     """Measure this machine's limits, and each stage next to them."""

@@ -17,15 +17,18 @@ def _complete(incomplete: str) -> list[str]:
     return option.complete_encoding(incomplete) + option.complete_task(incomplete)
 
 
+_Name = Annotated[
+    str,
+    typer.Argument(
+        metavar="FILE.py:CLASS|NAME",
+        help="The class of a file, or a name of `tape-arith list`, with its options.",
+        autocompletion=_complete,
+    ),
+]
+
+
 def command(
-    name: Annotated[
-        str,
-        typer.Argument(
-            metavar="FILE.py:CLASS|NAME",
-            help="The class of a file, or a name of `tape-arith list`, with its options.",
-            autocompletion=_complete,
-        ),
-    ],
+    name: _Name,
     as_json: option.AsJson = False,
 ) -> None:
     """Check an encoding (causal, aware of order, ...) or a task (bounds, ...). Runs its code.

@@ -9,13 +9,15 @@ from tape_arith.arith.commands import option
 
 EXAMPLE = "tape-arith export runs/mini/rope/seed-0"
 
+_Out = Annotated[
+    Path | None, typer.Option(help="The folder (default: in exports, named after the run).")
+]
+
 
 def command(
     run: option.RunPath,
     with_: option.With = None,
-    out: Annotated[
-        Path | None, typer.Option(help="The folder (default: in exports, named after the run).")
-    ] = None,
+    out: _Out = None,
     fresh: option.Fresh = False,
 ) -> None:
     """Write a trained run as a model for transformers; prints the folder."""

@@ -12,25 +12,24 @@ from tape_arith.arith.runs.preset import parse_settings
 
 EXAMPLE = "tape-arith generate --preset mini --workers 2"
 
+_Out = Annotated[Path | None, typer.Option(help="The folder (default: data/addition-bucket-40).")]
+_Workers = Annotated[int, typer.Option(metavar="N", min=0, help="Threads (default: all cores).")]
+_Format = Annotated[str | None, typer.Option(help="tokens, text or parquet (default: tokens).")]
+_Verify = Annotated[
+    Path | None, typer.Option(metavar="DIR", help="Only check every hash of a dataset.")
+]
+
 
 def command(
     preset: option.Preset = None,
-    out: Annotated[
-        Path | None, typer.Option(help="The folder (default: data/addition-bucket-40).")
-    ] = None,
+    out: _Out = None,
     count: option.Count = None,
     seed: option.Seed = None,
-    workers: Annotated[
-        int, typer.Option(metavar="N", min=0, help="Threads (default: all cores).")
-    ] = 0,
-    format: Annotated[
-        str | None, typer.Option(help="tokens, text or parquet (default: tokens).")
-    ] = None,
+    workers: _Workers = 0,
+    format: _Format = None,
     task: option.TaskName = None,
     settings: option.Settings = None,
-    verify: Annotated[
-        Path | None, typer.Option(metavar="DIR", help="Only check every hash of a dataset.")
-    ] = None,
+    verify: _Verify = None,
     fresh: option.Fresh = False,
 ) -> None:
     """Write the training problems of a preset (default: paper-40), the same for any workers.

@@ -9,6 +9,15 @@ from tape_arith.arith.commands import option
 
 EXAMPLE = "tape-arith heatmap --pe rope,rand-rope,nope,fire,tape"
 
+_Sort = Annotated[
+    bool,
+    typer.Option("--sort", help="Best out of distribution first, as always with `all`."),
+]
+_ByLength = Annotated[
+    bool,
+    typer.Option("--by-length", help="Lines over the length of the longer operand instead."),
+]
+
 
 def command(
     pe: option.Encodings,
@@ -16,20 +25,14 @@ def command(
     split: option.Split = "evaluation",
     max_digits: option.MaxDigits = None,
     seed: option.Seed = None,
-    sort: Annotated[
-        bool,
-        typer.Option("--sort", help="Best out of distribution first, as always with `all`."),
-    ] = False,
+    sort: _Sort = False,
     runs: option.Runs = Path("runs"),
     figure: option.MadeFigure = None,
     label: option.Labels = None,
     width: option.Width = None,
     columns: option.Columns = None,
     no_caption: option.NoCaption = False,
-    by_length: Annotated[
-        bool,
-        typer.Option("--by-length", help="Lines over the length of the longer operand instead."),
-    ] = False,
+    by_length: _ByLength = False,
 ) -> None:
     """Draw exact match over lengths, one panel per encoding: the mean over seeds, or one --seed.
 

@@ -15,6 +15,7 @@ from tape_arith.arith.runs.config import Policy
 from tape_arith.arith.runs.metrics import parse_trackers
 from tape_arith.arith.runs.options import Compute, TrainOptions
 from tape_arith.arith.stopping import Stopped, Stopper, seconds
+from tape_arith.arith.terminal import say
 
 if TYPE_CHECKING:
     from tape_arith.arith.sweeps.run_jobs import Outcome
@@ -81,9 +82,9 @@ def leave(stopper: Stopper) -> None:
 
 def conclude(outcome: "Outcome", stopper: Stopper) -> None:
     """Name the failed jobs, and exit with the code of an outcome, unless all is done."""
-    from tape_arith.arith.sweeps.run_jobs import say_failures
-
-    say_failures(outcome)
+    for end in outcome.failed:
+        log = f", log: {end.log}" if end.log else ""
+        say(f"tape-arith: {end.reason} (job {end.job.id}{log})")
     if outcome.left:
         leave(stopper)
     if outcome.exit_code:

@@ -11,6 +11,15 @@ from tape_arith.arith.errors import UsageError
 
 EXAMPLE = "tape-arith leaderboard --preset mini --out leaderboard.tex --figure leaderboard.pdf"
 
+_Wide = Annotated[bool, typer.Option("--wide", help="All columns, at full width.")]
+_Against = Annotated[
+    str, typer.Option(metavar="PE", help="The figure shows differences from this encoding.")
+]
+_Contrasts = Annotated[
+    list[str] | None,
+    typer.Option(metavar="A - B", help="Test A against B, as planned. Repeatable."),
+]
+
 
 def command(
     pe: option.Encodings = "all",
@@ -23,20 +32,15 @@ def command(
     as_csv: option.AsCsv = False,
     as_json: option.AsJson = False,
     show: table_output.Show = "",
-    wide: Annotated[bool, typer.Option("--wide", help="All columns, at full width.")] = False,
+    wide: _Wide = False,
     out: table_output.Out = None,
     figure: option.Figure = None,
     label: option.Labels = None,
     width: option.Width = None,
     no_caption: option.NoCaption = False,
     costs: option.Costs = False,
-    against: Annotated[
-        str, typer.Option(metavar="PE", help="The figure shows differences from this encoding.")
-    ] = "",
-    contrast: Annotated[
-        list[str] | None,
-        typer.Option(metavar="A - B", help="Test A against B, as planned. Repeatable."),
-    ] = None,
+    against: _Against = "",
+    contrast: _Contrasts = None,
 ) -> None:
     """Rank all scored encodings of a preset by their mean out of distribution.
 

@@ -18,25 +18,29 @@ def _complete_name(incomplete: str) -> list[str]:
     return [name for name in names if name.startswith(incomplete)]
 
 
+_Name = Annotated[
+    str | None,
+    typer.Argument(
+        metavar="[NAME]",
+        help="Show only this, in full: an encoding, a task, a preset, or `sweeps`.",
+        autocompletion=_complete_name,
+    ),
+]
+_Cite = Annotated[
+    str | None,
+    typer.Option(
+        metavar="NAMES",
+        help="Print BibTeX of these encodings, such as tape+yarn,abacus+fire, or of all.",
+        autocompletion=option.complete_encoding,
+    ),
+]
+
+
 def command(
-    name: Annotated[
-        str | None,
-        typer.Argument(
-            metavar="[NAME]",
-            help="Show only this, in full: an encoding, a task, a preset, or `sweeps`.",
-            autocompletion=_complete_name,
-        ),
-    ] = None,
+    name: _Name = None,
     runs: option.Runs = Path("runs"),
     costs: option.Costs = False,
-    cite: Annotated[
-        str | None,
-        typer.Option(
-            metavar="NAMES",
-            help="Print BibTeX of these encodings, such as tape+yarn,abacus+fire, or of all.",
-            autocompletion=option.complete_encoding,
-        ),
-    ] = None,
+    cite: _Cite = None,
     as_json: option.AsJson = False,
 ) -> None:
     """Show encodings, presets, tasks and runs, or one in full; --costs at the paper's size."""

@@ -9,6 +9,13 @@ from tape_arith.arith.commands import option
 
 EXAMPLE = "tape-arith report --preset mini --out report.html"
 
+_Out = Annotated[
+    Path | None,
+    typer.Option(
+        help="An .html file (default: next to the runs, report.html or report@carry.html)."
+    ),
+]
+
 
 def command(
     pe: option.Encodings = "all",
@@ -16,12 +23,7 @@ def command(
     split: option.Split = "evaluation",
     max_digits: option.MaxDigits = None,
     runs: option.Runs = Path("runs"),
-    out: Annotated[
-        Path | None,
-        typer.Option(
-            help="An .html file (default: next to the runs, report.html or report@carry.html)."
-        ),
-    ] = None,
+    out: _Out = None,
     costs: option.Costs = False,
 ) -> None:
     """Write one HTML page: leaderboard, heatmaps, differences, curves, and the record of runs."""

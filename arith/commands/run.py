@@ -11,10 +11,12 @@ from tape_arith.arith.runs.preset import parse_settings
 
 EXAMPLE = "tape-arith run --pe rope,fire,tape --seeds 0,1,2 --preset mini"
 
+_Seeds = Annotated[str, typer.Option("--seeds", "--seed", help="Seeds, with commas.")]
+
 
 def command(
     pe: option.EncodingList,
-    seeds: Annotated[str, typer.Option("--seeds", "--seed", help="Seeds, with commas.")] = "0",
+    seeds: _Seeds = "0",
     preset: option.Preset = None,
     settings: option.Settings = None,
     task: option.TaskName = None,

@@ -12,19 +12,21 @@ from tape_arith.arith.errors import UsageError
 
 EXAMPLE = "tape-arith status mini-all --watch"
 SECONDS_BETWEEN_LOOKS = 2.0
+_Target = Annotated[
+    str,
+    typer.Argument(
+        metavar="RUNS|SWEEP",
+        help="A folder of runs, a sweep's name, or its folder.",
+        autocompletion=option.complete_sweep,
+    ),
+]
+_Watch = Annotated[bool, typer.Option("--watch", help="Update every two seconds.")]
 
 
 def command(
-    target: Annotated[
-        str,
-        typer.Argument(
-            metavar="RUNS|SWEEP",
-            help="A folder of runs, a sweep's name, or its folder.",
-            autocompletion=option.complete_sweep,
-        ),
-    ] = "runs",
+    target: _Target = "runs",
     runs: option.Runs = Path("runs"),
-    watch: Annotated[bool, typer.Option("--watch", help="Update every two seconds.")] = False,
+    watch: _Watch = False,
     as_json: option.AsJson = False,
 ) -> None:
     """Show jobs and runs with their state, step, loss, time left and log.

@@ -11,6 +11,7 @@ from tape_arith.arith.studies import DEFAULT_PROBLEMS
 from tape_arith.arith.terminal import say
 
 EXAMPLE = "tape-arith study errors runs/mini/rope/seed-0 runs/mini/fire/seed-0 --figure errors.png"
+
 _FORMATS = ("markdown", "csv", "json")
 
 

@@ -10,14 +10,16 @@ from tape_arith.arith.commands import option, table_output
 
 EXAMPLE = "tape-arith tasks all --runs results --figure tasks.pdf"
 
+_Names = Annotated[
+    str,
+    typer.Argument(
+        metavar="[NAMES]", help="Tasks or presets with commas, each ranked by itself; or all."
+    ),
+]
+
 
 def command(
-    names: Annotated[
-        str,
-        typer.Argument(
-            metavar="[NAMES]", help="Tasks or presets with commas, each ranked by itself; or all."
-        ),
-    ] = "all",
+    names: _Names = "all",
     pe: option.Encodings = "all",
     split: option.Split = "evaluation",
     max_digits: option.MaxDigits = None,

@@ -45,6 +45,7 @@ _Data = Annotated[
         "generated as needed)."
     ),
 ]
+_NoScore = Annotated[bool, typer.Option("--no-score", help="Score no grid.")]
 
 
 def command(
@@ -59,7 +60,7 @@ def command(
     only_positional: _OnlyPositional = False,
     data: _Data = None,
     runs: option.MadeRuns = Path("runs"),
-    no_score: Annotated[bool, typer.Option("--no-score", help="Score no grid.")] = False,
+    no_score: _NoScore = False,
     time_limit: option.TimeLimit = None,
     threads: option.Threads = None,
     backend: option.Backend = "auto",

@@ -69,33 +69,29 @@ def decoder_for(
     return decoder
 
 
-def example_batch(length: int = 20, rows: int = 3, final_length: int | None = None) -> Sequences:
+def example_batch(length: int = 20, rows: int = 3) -> Sequences:
     """Make rows of `digits+digits=digits`, each with a key and a final length of its own."""
     generator = torch.Generator().manual_seed(2)
     tokens = torch.randint(DIGITS[0], DIGITS[-1] + 1, (rows, length), generator=generator)
     tokens[:, length // 3], tokens[:, 2 * length // 3] = PLUS, EQUALS
     bounds = (length + 3 + 4 * torch.arange(rows)).clamp_max(4 * TRAINED_LENGTH)
-    if final_length is not None:
-        bounds = torch.full((rows,), final_length)
     return Sequences(tokens, bounds, torch.arange(rows) + 7, bound=int(bounds.max()))
 
 
 def packed_batch() -> tuple[Sequences, list[Sequences]]:
     """Pack four sequences end to end, one of them empty; also return each alone."""
-    lengths, seqs = [20, 1, 0, 13], example_batch(rows=4)
-    final_length = torch.tensor([23, 40, 9, 60])
-    seqs = replace(seqs, final_length=final_length)
+    lengths = [20, 1, 0, 13]
+    seqs = replace(example_batch(rows=4), final_length=torch.tensor([23, 40, 9, 60]))
     alone = [one_row(seqs, row, seqs.tokens[row, :n]) for row, n in enumerate(lengths)]
-    tokens = torch.cat([one.tokens for one in alone], 1)
+    tokens = torch.cat([row.tokens for row in alone], 1)
     starts = torch.tensor([0, *lengths]).cumsum(0).to(torch.int32)
-    return Sequences(tokens, final_length, seqs.key, starts=starts, longest=20, bound=60), alone
+    return replace(seqs, tokens=tokens, starts=starts, longest=20, bound=60), alone
 
 
 def one_row(seqs: Sequences, row: int, tokens: Tensor) -> Sequences:
     """Return one row of a batch alone, with these tokens [T]."""
-    one = slice(row, row + 1)
-    bound = seqs.final_length[one]
-    return Sequences(tokens[None], bound, seqs.key[one], bound=int(bound))
+    bound = seqs.final_length[row : row + 1]
+    return Sequences(tokens[None], bound, seqs.key[row : row + 1], bound=int(bound))
 
 
 def forward(decoder: Decoder, seqs: Sequences) -> Tensor:
@@ -108,11 +104,9 @@ def relative_error(actual: Tensor, expected: Tensor) -> float:
     return float((actual - expected).abs().max() / expected.abs().max())
 
 
-def assert_close(
-    actual: Tensor, expected: Tensor, label: str, tolerance: float = TOLERANCE
-) -> None:
+def assert_close(actual: Tensor, expected: Tensor, label: str) -> None:
     error = relative_error(actual, expected)
-    assert error <= tolerance, f"{label}: relative error {error:.1e}, at most {tolerance:.0e}"
+    assert error <= TOLERANCE, f"{label}: relative error {error:.1e}, at most {TOLERANCE:.0e}"
 
 
 def both_modes(name: Name | str) -> Iterator[tuple[Decoder, str]]:

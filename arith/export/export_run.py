@@ -58,7 +58,9 @@ def export_run(
     record = trained_record(run)
     answer_width(_two_operands(record.config.task))
     name = Name(record.name.encoding, extrapolation)
-    out = out or _default_folder(record.preset, slug(str(name)), f"seed-{record.seed}")
+    # A name that is an identifier, because transformers imports the folder.
+    usual = re.sub(r"\W", "_", f"{record.preset}-{slug(str(name))}-seed-{record.seed}")
+    out = out or Path("exports") / usual
     grid = run.grid_file(name.extrapolation)
     facts = {
         "format": "transformers",
@@ -77,11 +79,6 @@ def export_run(
     with exported(out, facts, fresh) as target:
         _write_model(target, run, name, record)
     return out
-
-
-def _default_folder(*words: str) -> Path:
-    """Return a folder in `exports` that transformers can import: its name is an identifier."""
-    return Path("exports") / re.sub(r"\W", "_", "-".join(words))
 
 
 # ---- model -------------------------------------------------------------------------------------

@@ -123,13 +123,6 @@ def with_files(outcome: Outcome, write: Callable[[], list[Path]]) -> Outcome:
         return outcome
 
 
-def say_failures(outcome: Outcome) -> None:
-    """Print a line for each failed job."""
-    for end in outcome.failed:
-        log = f", log: {end.log}" if end.log else ""
-        say(f"tape-arith: {end.reason} (job {end.job.id}{log})")
-
-
 def say_result(job: ScoreJob) -> None:
     """Print the means of a grid, if it is complete."""
     if grid := job.request.complete_grid(job.evaluation_set):
