@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from tape_arith.arith.errors import EXIT_DONE, EXIT_FAILED
 from tape_arith.arith.runs.options import TrainOptions
-from tape_arith.arith.stopping import Stopper
+from tape_arith.arith.stopping import Stopper, stopping
 
 if TYPE_CHECKING:
     from tape_arith.arith.training.distributed import ProcessGroup
@@ -21,17 +21,20 @@ def configure(threads: int | None = None) -> None:
 
 
 @contextmanager
-def first_process(options: TrainOptions, stop: Stopper) -> Iterator["ProcessGroup"]:
-    """Yield the processes of `torchrun` to the first one, which trains, prints and returns.
+def training(
+    options: TrainOptions, stopper: Stopper | None
+) -> Iterator[tuple[Stopper, "ProcessGroup"]]:
+    """Yield what stops a training, and the processes of `torchrun`, to the first of these.
 
-    The others train along and exit.
+    It trains, prints and returns. The others train along and exit.
     """
     from tape_arith.arith.training.distributed import process_group
     from tape_arith.arith.training.session import train_as_worker
 
-    with process_group() as processes:
+    configure()
+    with stopping(stopper) as stop, process_group() as processes:
         if processes.first:
-            yield processes
+            yield stop, processes
         else:
             done = train_as_worker(processes, options, should_stop=stop)
             sys.exit(EXIT_DONE if done else EXIT_FAILED)

@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from tape_arith.arith.api.arguments import AtLeastOne, Seed, checked
-from tape_arith.arith.api.processes import configure, first_process
+from tape_arith.arith.api.processes import configure, training
 from tape_arith.arith.data.bucket import EVALUATION, known_split
 from tape_arith.arith.errors import UsageError
 from tape_arith.arith.grids.evaluation_set import EvaluationSet
@@ -53,8 +53,7 @@ class Run(runs_on_disk.Run):
         from tape_arith.arith.training.begin import extend_run
         from tape_arith.arith.training.session import continue_run
 
-        configure()
-        with stopping(stopper) as stop, first_process(options, stop) as processes:
+        with training(options, stopper) as (stop, processes):
             if steps is not None:
                 extend_run(self, steps, data=options.data)
             continue_run(self, options, processes=processes, should_stop=stop)

@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from tape_arith.arith.api.arguments import AtLeastOne, Problems, Seed, Workers, checked
-from tape_arith.arith.api.processes import configure, first_process
+from tape_arith.arith.api.processes import configure, training
 from tape_arith.arith.api.run import Run
 from tape_arith.arith.errors import UsageError, unknown
 from tape_arith.arith.registry.names import parse_list, parse_task
@@ -115,8 +115,7 @@ def train(
         raise UsageError("--pe is empty: name an encoding, as in --pe tape")
     if len(names) > 1:
         raise UsageError(f"train takes one encoding: `tape-arith run --pe {pe}` takes several")
-    configure()
-    with stopping(stopper) as stop, first_process(options, stop) as processes:
+    with training(options, stopper) as (stop, processes):
         source = None if init_from is None else find.existing_run(Path(init_from))
         like = None if source is None else source.record()
         chosen, config = recipe(preset, task, {**(settings or {}), **more}, like)

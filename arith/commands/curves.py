@@ -24,20 +24,17 @@ def command(
     Without --figure, the file is written next to the runs; with --json, only --figure draws.
     """
     from tape_arith.arith.api.comparisons import select
-    from tape_arith.arith.compare.curves import figure_path, study, to_json
-    from tape_arith.arith.compare.labels import display_names, read_labels
+    from tape_arith.arith.compare import curves, labels
     from tape_arith.arith.figures.curves import compose
     from tape_arith.arith.figures.style import save
 
-    content = study(select(runs, pe, preset))
-    path = figure or (None if as_json else figure_path(runs, content))
+    content = curves.study(select(runs, pe, preset))
+    path = figure or (None if as_json else curves.figure_path(runs, content))
     if path is not None:
-        labels = display_names(content.seeds, read_labels(label), content.recorded)
-        drawn = compose(
-            content, labels=labels, width=width, columns=columns, caption=not no_caption
-        )
+        names = labels.display_names(content.seeds, labels.read_labels(label), content.recorded)
+        drawn = compose(content, labels=names, width=width, columns=columns, caption=not no_caption)
         save(drawn, path)
     if as_json:
-        print(to_json(content), end="")
+        print(curves.to_json(content), end="")
     else:
         print(path)

@@ -41,7 +41,7 @@ def _advice(
         if right in options:
             return f"write {options[right]}"
     settings = [setting for setting, words in setting_words().items() if wrong in words]
-    settings += [field.name for field in fields(Config) if wrong == _spelled(field.name)]
+    settings += [f.name for f in fields(Config) if wrong == f"--{f.name.replace('_', '-')}"]
     if settings and "--set" in options:
         return f"write --set {settings[0]}=VALUE"
     if notes := _meant(tables["notes"], wrong):
@@ -54,7 +54,3 @@ def _advice(
 
 def _meant(table: Mapping[str, str], wrong: str) -> list[str]:
     return [right for right, words in table.items() if wrong in words.split()]
-
-
-def _spelled(setting: str) -> str:
-    return f"--{setting.replace('_', '-')}"

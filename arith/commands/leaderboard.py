@@ -50,11 +50,10 @@ def command(
     files are printed.
     """
     from tape_arith.arith.api.comparisons import select
+    from tape_arith.arith.compare import tables
     from tape_arith.arith.compare.leaderboard import build_board
-    from tape_arith.arith.compare.tables import FOR_PEOPLE, FORMATS
     from tape_arith.arith.compare.terminal import print_board
-    from tape_arith.arith.figures import forest
-    from tape_arith.arith.figures.leaderboard import compose
+    from tape_arith.arith.figures import forest, leaderboard
     from tape_arith.arith.registry.names import parse, read_contrast
 
     table = table_output.TableOutput(
@@ -62,12 +61,12 @@ def command(
     )
     if against and not figure:
         raise UsageError("--against changes the figure: add --figure")
-    planned = map(read_contrast, contrast or ())
     selection = select(runs, pe, preset, split, max_digits, task)
-    board = build_board(selection, costs=costs, planned=planned)
+    board = build_board(selection, costs=costs, planned=map(read_contrast, contrast or ()))
     labelled, kind = board.labelled(table.labels), table.kind
-    shown = labelled if kind in FOR_PEOPLE else board
-    text = FORMATS[kind](shown, table.columns) if kind else ""
-    in_terminal = partial(print_board, board, table.columns, wide=wide)
-    versus = partial(forest.compose, labelled, str(parse(against))) if against else None
-    table.show(text, versus or partial(compose, labelled), in_terminal)
+    shown = labelled if kind in tables.FOR_PEOPLE else board
+    text = tables.FORMATS[kind](shown, table.columns) if kind else ""
+    draw = partial(leaderboard.compose, labelled)
+    if against:
+        draw = partial(forest.compose, labelled, str(parse(against)))
+    table.show(text, draw, partial(print_board, board, table.columns, wide=wide))

@@ -134,17 +134,17 @@ def _hooks(classes: Iterable[type]) -> dict[str, tuple[type, Any]]:
 def _names_read_in(module: str) -> frozenset[str]:
     """Return the names, attributes and texts that a module's source reads."""
     try:
-        nodes = list(ast.walk(ast.parse(inspect.getsource(sys.modules[module]))))
+        tree = ast.parse(inspect.getsource(sys.modules[module]))
     except (KeyError, OSError, TypeError, SyntaxError):  # no source
         return frozenset()
-    read = [node.id for node in nodes if isinstance(node, ast.Name) and _is_read(node)]
-    read += [node.attr for node in nodes if isinstance(node, ast.Attribute) and _is_read(node)]
-    read += [n.value for n in nodes if isinstance(n, ast.Constant) and isinstance(n.value, str)]
+    read = set[str]()
+    for node in ast.walk(tree):
+        match node:
+            case ast.Name(id=name, ctx=ast.Load()) | ast.Attribute(attr=name, ctx=ast.Load()):
+                read.add(name)
+            case ast.Constant(value=str(text)):
+                read.add(text)
     return frozenset(read)
-
-
-def _is_read(node: ast.Name | ast.Attribute) -> bool:
-    return isinstance(node.ctx, ast.Load)
 
 
 # ---- tensors -------------------------------------------------------------------------------------

@@ -25,19 +25,15 @@ class Engine(Protocol):
     @property
     def free(self) -> float:
         """The number of jobs that can be submitted now."""
-        ...
 
     def submit(self, job: Job) -> None:
         """Start `job`, or queue it for its start."""
-        ...
 
     def wait(self, seconds: float) -> list[JobEnd]:
         """Wait up to `seconds` for a job to end; return all jobs that ended since the last call."""
-        ...
 
     def stop(self) -> None:
         """Ask every running job to save and stop; `wait` still returns how they end."""
-        ...
 
 
 def remote_engine(text: str, slots: int | None, folder: Path) -> Engine | None:
