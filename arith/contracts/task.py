@@ -58,8 +58,10 @@ def _each(problems: Problems) -> Iterator[tuple[bytes, bytes]]:
 
 
 def _prompt_sizes(name: str, digits: int, count: int) -> tuple[Int64, Int64]:
-    """Return the lengths that problems were asked for, int64[n, axes], and the tokens of their
-    prompts without blanks, separators and markers, int64[n]."""
+    """Return requested lengths, int64[n, axes], and sizes of prompts, int64[n].
+
+    The size counts tokens, without blanks, separators and markers.
+    """
     task, bucket = load_task(name), _bucket(name, digits)
     left_out = bytes([BLANK, *map(task.vocabulary.token, task.separators + task.format.symbols)])
     prompts = (prompt for prompt, _ in _each(bucket.problems(0, count)))

@@ -73,8 +73,7 @@ def _encodings(encoding: Encoding) -> list[str]:
 
 
 def papers(text: str) -> list[str]:
-    """Return the arXiv or OpenReview numbers of the papers that an encoding declares; a paper that
-    papers.bib lacks is returned as its text.
+    """Return the arXiv or OpenReview numbers in `text`, and the text of unknown papers.
 
     >>> papers("Li et al. 2023, arXiv 2310.04418; Somebody 1999, a book")
     ['2310.04418', 'Somebody 1999, a book']

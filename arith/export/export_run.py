@@ -110,8 +110,7 @@ def _write_model(target: Path, run: Run, name: Name, record: RunRecord) -> None:
 
 
 def _configs(name: Name, record: RunRecord, decoder: Decoder) -> dict[str, dict[str, Any]]:
-    """Return the contents of config.json and of generation_config.json, which sets greedy decoding
-    to the end of the longest tested problem."""
+    """Return config.json and generation_config.json, which decodes greedily to the longest end."""
     sizes, setting = decoder.config, setting_for(record.config)
     ids = {"bos_token_id": BOS, "eos_token_id": EOS, "pad_token_id": PAD}
     config = {
@@ -180,8 +179,7 @@ def answer_width(task: TwoOperands) -> tuple[int, int]:
 
 
 def _model_card(run: Run, name: Name, record: RunRecord, decoder: Decoder) -> str:
-    """Format a run's model card, with its grid if it is scored as `name`. Raises Failure for a
-    corrupt grid."""
+    """Format a run's model card, with its grid if it is scored. Raises Failure if it is corrupt."""
     file = run.grid_file(name.extrapolation)
     grid = Grid.load(file) if file.exists() else None
     located = [locate("encoding", part.name) for part in name.encoding.parts]
@@ -211,8 +209,10 @@ def _model_card(run: Run, name: Name, record: RunRecord, decoder: Decoder) -> st
 
 
 def _by_length(grid: Grid) -> list[tuple[int, str, int]]:
-    """Return rows of the longer operand's length, exact match in percent and number of problems;
-    the last trained length and the next one are among them."""
+    """Return exact match in percent and number of problems by length of the longer operand.
+
+    The last trained length and the next one are among the rows.
+    """
     digits, trained = grid.max_digits, grid.trained_digits
     even = np.linspace(1, digits, min(digits, _CARD_LENGTHS)).round().astype(int).tolist()
     longer = 1 + np.maximum(*np.indices((digits, digits)))

@@ -25,8 +25,7 @@ _IMPORT = re.compile(r"^(\s*)from tape_arith\.models\.([\w.]+) import ", re.MULT
 
 
 def source_files(name: Name, version: str) -> dict[str, str]:
-    """Return the text of each file ("families_rotary.py") that the encoding `name` and the decoder
-    need, with `parts.py`.
+    """Return the text of each file that the encoding `name` and the decoder need, by file name.
 
     Raises UsageError if a user's encoding imports more than `models`, torch and Python's library.
     """

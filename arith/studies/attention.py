@@ -49,8 +49,10 @@ _COUNTS = ("layer", "head", "distance", "query", "key")
 def measure(
     runs: StudiedRuns, count: int, problem: str | None = None, layer: int | None = None
 ) -> Study:
-    """Study `runs` on `count` problems in distribution and as many out of distribution. If a
-    `problem` is given, written as in "123+45", map `layer` (from 1; None: the last) on it.
+    """Study `runs` on `count` problems in distribution and as many out of distribution.
+
+    problem  a problem to map, as in "123+45"; None: no maps
+    layer    the layer of the maps, from 1; None: the last
 
     Raises UsageError if `problem` is no problem of their task or there is no such layer; Failure
     for a corrupt file or weights that are not finite.
@@ -84,8 +86,11 @@ def measure(
 
 
 def _has_equal_places(task: Task[Any]) -> bool:
-    """Tell whether problems are as `_equal_places` takes them: two operands, whose lengths are the
-    axes, and an answer of digits alone, the least significant first."""
+    """Tell whether `_equal_places` takes the problems of `task`.
+
+    They have two operands, whose lengths are the axes, and an answer of digits alone, the least
+    significant first.
+    """
     if not isinstance(task, TwoOperands) or len(task.axes) < 2 or not is_one_number(task):
         return False
     lengths = np.array([[2, 3]])
@@ -94,8 +99,7 @@ def _has_equal_places(task: Task[Any]) -> bool:
 
 
 def _example(problem: Problems, task: Task[Any], layer: int) -> dict[str, object]:
-    """Describe the problem of the maps: its tokens with the end token, the length of its prompt,
-    and (query, key) of each pair of `_equal_places`, if there are any."""
+    """Return the tokens, the length of the prompt and the equal places of the mapped problem."""
     prompts, names = problem.prompt_lengths, task.vocabulary.names
     pairs = [np.zeros(0, np.int64)] * 3
     if _has_equal_places(task):
@@ -111,8 +115,10 @@ def _example(problem: Problems, task: Task[Any], layer: int) -> dict[str, object
 def patterns(
     decoder: Decoder, sample: Sample, device: str, has_places: bool = True
 ) -> pd.DataFrame:
-    """Return the rows `distance` and, if problems have equal places, `place` of at least one
-    problem. Raises as `watched` does."""
+    """Return the rows `distance` and, if problems have equal places, `place`.
+
+    `sample` has at least one problem. Raises as `watched` does.
+    """
     config = decoder.config
     longest = int(sample.problems.lengths.max()) - 1  # the end token is no input
     shape = (config.applied_layers, config.num_heads)
@@ -125,28 +131,26 @@ def patterns(
         operands = sample.problems.axis_lengths[rows.source_index]
         return _equal_places(operands, rows.prompt_lengths, rows.answer_tokens - 1)
 
-    def sums(rows: Rows) -> list[tuple[Tensor, Tensor | None]]:
-        """Return the sums of each layer's weights by distance, and of those on equal places."""
+    def sums(rows: Rows) -> tuple[Tensor, Tensor | None]:
+        """Return the sums of the weights by distance [N, H, T], and of those on places [N, H]."""
         layers, _ = watched(decoder, sequences(rows, device))
-        by_distance = [_by_distance(weights).cpu() for weights in layers]
+        by_distance = torch.stack(list(map(_by_distance, layers))).cpu()
         if not has_places:
-            return [(each, None) for each in by_distance]
+            return by_distance, None
         row, query, key = (torch.from_numpy(index).to(device) for index in pairs(rows))
-        on_places = [w[row, :, query, key].sum(0, dtype=torch.float64).cpu() for w in layers]
-        return list(zip(by_distance, on_places, strict=True))
+        on_places = [w[row, :, query, key].sum(0, dtype=torch.float64) for w in layers]
+        return by_distance, torch.stack(on_places).cpu()
 
-    for rows, layers in sample.batches(decoder, sums):
+    for rows, (by_distance, on_places) in sample.batches(decoder, sums):
         count, tokens = rows.inputs.shape
-        for layer, (by_distance, on_places) in enumerate(layers):
-            back[layer, :, :tokens] += by_distance
-            if on_places is not None:
-                place[layer] += on_places
+        back[..., :tokens] += by_distance
         index = np.arange(tokens)
         queries[:tokens] += count * (tokens - index)
         # A uniform query at index t puts 1 / (t + 1) on each key: for each distance, sum this over
         # the queries that have a key there.
         uniform[:tokens] += count * np.cumsum(1 / (index[::-1] + 1))[::-1]
-        if has_places:
+        if on_places is not None:
+            place += on_places
             row, query, _ = pairs(rows)
             chance += float((1 / (query + 1)).sum())
             positions += len(np.unique(row * tokens + query))
@@ -181,11 +185,10 @@ def _by_distance(weights: Tensor) -> Tensor:
 def _equal_places(
     axis_lengths: Ints, prompt_lengths: Ints, answer_digits: Ints
 ) -> tuple[Ints, Ints, Ints]:
-    """Return row, query and key, int64 [m] each, of all pairs of a digit of the answer and an
-    operand's digit of the same place.
+    """Return row, query and key of all pairs of an answer's and an operand's digit of equal place.
 
-    Numbers have the least significant digit first; the first operand starts at 0, the second after
-    the operator. A query predicts the token after it.
+    Each is int64 [m]. Numbers have the least significant digit first; the first operand starts at
+    0, the second after the operator. A query predicts the token after it.
 
     >>> row, query, key = _equal_places(*map(np.array, ([[3, 2]], [7], [3])))  # 321+54=861
     >>> list(zip(query.tolist(), key.tolist()))
@@ -230,8 +233,7 @@ def _best_heads(study: Study) -> pd.DataFrame:
 
 
 def to_markdown(study: Study) -> str:
-    """Format a table of place addressing, if places are equal, and one of the weight on the
-    diagonal, with means."""
+    """Format tables of place addressing, if places are equal, and of the weight on the diagonal."""
     if _measured(study, "place").empty:
         return f"{markdown(_diagonal_table(study), 2)}\n{SPREAD} {study.source}\n"
     tables = markdown(_places_table(study), 3), markdown(_diagonal_table(study), 2)
@@ -269,8 +271,7 @@ def _diagonal_table(study: Study) -> pd.DataFrame:
 
 @styled()
 def figures(study: Study) -> dict[str, Figure]:
-    """Draw weight by distance, on equal places if there are any and, if there is an example, its
-    maps."""
+    """Draw weight by distance, weight on equal places if there are any, and maps of an example."""
     heads, example = _measured(study, "place"), study.facts["example"]
     drawn = {"-distance": draw_distances(study, _measured(study, "distance"))}
     if not heads.empty:

@@ -36,8 +36,7 @@ PLACES = (
 
 
 def draw_distances(study: Study, rows: pd.DataFrame) -> Figure:
-    """Draw weight by distance of the key: one row per region, one column per layer. Runs of an
-    encoding are thin lines, their mean a thick one."""
+    """Draw weight by distance of the key: one row per region, one column per layer."""
     last = int(rows.layer.max())
     layers = np.unique(np.linspace(1, last, min(last, _MOST_LAYERS)).round().astype(int))
     # Lines differ in colour and in dashes, for readers and printers without colours.
@@ -64,8 +63,10 @@ def draw_distances(study: Study, rows: pd.DataFrame) -> Figure:
 
 
 def draw_places(study: Study, heads: pd.DataFrame, best: pd.DataFrame) -> Figure:
-    """Draw weight on digits of the same place by layer: one panel per region, one point per head of
-    a run. The head of each run that is best in distribution is larger and framed."""
+    """Draw weight on digits of the same place by layer: one panel per region, one point per head.
+
+    The head of each run that is best in distribution is larger and framed.
+    """
     styles = series_styles(study.seeds)
     framed: dict[str, Any] = {"markersize": 5, "markeredgecolor": "black", "markeredgewidth": 1}
     handles = [

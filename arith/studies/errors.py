@@ -86,8 +86,7 @@ def _shown_kinds(study: Study) -> dict[str, str]:
 
 
 def _counts(study: Study, region: Region, by: str) -> tuple[pd.DataFrame, pd.DataFrame]:
-    """Count wrong answers and all answers, over all seeds: one row per value of `by`, one column
-    per label."""
+    """Count wrong answers and all answers: one row per value of `by`, one column per label."""
     rows = study.labelled.query("region == @region")
     tables = [
         each.pivot_table("problems", by, "label", "sum", fill_value=0)
@@ -170,8 +169,7 @@ def _kinds_table(study: Study, region: Region) -> pd.DataFrame:
 
 @styled()
 def figures(study: Study) -> dict[str, Figure]:
-    """Draw exact match by carry chain, if there are any, one panel per region; below, places and
-    kinds of the first errors in the last region."""
+    """Draw exact match by carry chain, if there are any, and first errors in the last region."""
     last, styles, task = study.regions[-1], series_styles(study.seeds), _task(study)
     kinds, has_chains = _shown_kinds(study), bool(study.rows.chain.notna().any())
     colours = dict(zip(KINDS, _COLOURS, strict=True))
@@ -227,8 +225,7 @@ def _figure_note(task: Task[Any], has_chains: bool, one_number: bool, has_places
 
 
 def _draw_chains(ax: Axes, study: Study, region: Region) -> None:
-    """Draw exact match by length of the longest chain with Wilson's intervals, the encodings side
-    by side so that no interval hides another."""
+    """Draw exact match by length of the longest chain with Wilson's intervals, side by side."""
     wrong, total = _counts(study, region, "chain")
     top = 0.0
     for number, (label, style) in enumerate(series_styles(study.seeds).items()):
@@ -243,8 +240,7 @@ def _draw_chains(ax: Axes, study: Study, region: Region) -> None:
 
 
 def _draw_places(ax: Axes, study: Study, region: Region, has_places: bool) -> None:
-    """Draw the share of wrong answers at each place; if places are those of operands, a dashed line
-    follows the last trained one."""
+    """Draw the share of wrong answers at each place; a dashed line follows the last trained one."""
     wrong, trained = _counts(study, region, "place")[0], study.facts["trained_digits"]
     places = np.arange(max([trained * has_places, *wrong.index]) + 1)
     shares = (wrong / wrong.sum()).reindex(places, fill_value=0)

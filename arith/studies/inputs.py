@@ -1,5 +1,4 @@
-"""Inputs of studies: trained runs that may be compared, their problems, and forward passes whose
-attention weights are recorded.
+"""Inputs of studies: comparable runs, their problems, forwards that record attention weights.
 
 Legend: B batch, T tokens, H heads, N layers.
 """
@@ -52,8 +51,11 @@ class Sample(NamedTuple):
     def batches(
         self, decoder: Decoder, function: Callable[[Rows], Result]
     ) -> Iterator[tuple[Rows, Result]]:
-        """Yield batches with `function(batch)`. A batch has one length, so that nothing is padded,
-        and is small enough to keep the attention weights of all layers in memory."""
+        """Yield each batch with the result of `function`.
+
+        A batch has one length, so that nothing is padded, and is small enough to keep the attention
+        weights of all layers in memory.
+        """
         maps, cut = decoder.config.applied_layers * decoder.config.num_heads, _Cut()
         left, length = np.zeros(0, np.int64), 1
 

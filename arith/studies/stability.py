@@ -64,8 +64,7 @@ _UNTRAINED = "[BOS] is an untrained token of runs without it in training."
 
 
 def measure(runs: StudiedRuns, count: int, *, double: bool = False) -> Study:
-    """Measure `runs` on the first `count` problems of their evaluation set, in float32 and, with
-    `double`, in float64.
+    """Measure `runs` on the first `count` problems, in float32 and, with `double`, in float64.
 
     Raises UsageError for too many problems; Failure for a corrupt file or weights that are not
     finite.
@@ -114,7 +113,7 @@ def _deviations(
     """Return D of each layer, float64 [N], by measure."""
     original = slice(leading, None)
 
-    def sums(rows: Rows) -> dict[str, Tensor]:
+    def measured(rows: Rows) -> dict[str, Tensor]:
         """Return, for each measure and layer, the sums of |x - x'| and |x|: float64 [N, 2]."""
         seqs = sequences(rows, device)
         bos = seqs.tokens.new_full((len(seqs.tokens), leading), BOS)
@@ -127,7 +126,7 @@ def _deviations(
             bound=seqs.bound and seqs.bound + leading,  # 0: unknown
             offset=start,
         )
-        found: dict[str, Tensor] = {}
+        sums: dict[str, Tensor] = {}
         layers = zip(*watched(decoder, seqs), *watched(decoder, shifted), strict=True)
         for layer, (weights, products, all_weights, moved) in enumerate(layers):
             changed = all_weights[..., original, original]
@@ -143,12 +142,12 @@ def _deviations(
             for measure, (x, y) in pairs.items():
                 zeros = torch.zeros(decoder.config.applied_layers, 2, dtype=torch.float64)
                 both = [z.abs().tril().sum(dtype=torch.float64) for z in (x - y, x)]
-                found.setdefault(measure, zeros)[layer] += torch.stack(both).cpu()
-        return found
+                sums.setdefault(measure, zeros)[layer] += torch.stack(both).cpu()
+        return sums
 
     totals: dict[str, Tensor] = {}
-    for _, found in sample.batches(decoder, sums):
-        for measure, part in found.items():
+    for _, sums in sample.batches(decoder, measured):
+        for measure, part in sums.items():
             totals[measure] = totals.get(measure, torch.zeros_like(part)) + part
     return {measure: total[:, 0] / total[:, 1] for measure, total in totals.items()}
 
@@ -177,8 +176,10 @@ def to_markdown(study: Study) -> str:
 
 @styled()
 def figures(study: Study) -> dict[str, Figure]:
-    """Draw a row of panels for attention weights and, if any encoding has them, one for inner
-    products; each change is a column. Draws the finer precision alone."""
+    """Draw a row of panels for attention weights and one for inner products, if there are any.
+
+    Each change is a column. Of two precisions, the finer one is drawn.
+    """
     rows = study.labelled
     precision = str(rows.precision.max())
     level, rows = _ROUNDING[precision], rows[(rows.precision == precision) & rows.value.notna()]
