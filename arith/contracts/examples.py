@@ -20,7 +20,6 @@ from tape_arith.models.sequences import Sequences
 VOCABULARY = 19
 DIGITS, PLUS, EQUALS, END = tuple(range(4, 14)), 14, 17, 3
 TRAINED_LENGTH = 28
-TOLERANCE = 1e-10
 SETTING = Setting(
     num_layers=3,
     num_heads=2,
@@ -97,16 +96,6 @@ def one_row(seqs: Sequences, row: int, tokens: Tensor) -> Sequences:
 def forward(decoder: Decoder, seqs: Sequences) -> Tensor:
     with torch.no_grad():
         return decoder(seqs)
-
-
-def relative_error(actual: Tensor, expected: Tensor) -> float:
-    """Return the largest difference, as a part of the largest expected number."""
-    return float((actual - expected).abs().max() / expected.abs().max())
-
-
-def assert_close(actual: Tensor, expected: Tensor, label: str) -> None:
-    error = relative_error(actual, expected)
-    assert error <= TOLERANCE, f"{label}: relative error {error:.1e}, at most {TOLERANCE:.0e}"
 
 
 def both_modes(name: Name | str) -> Iterator[tuple[Decoder, str]]:

@@ -26,11 +26,9 @@ _RED = "#e0452f"
 _UNIFORM: dict[str, Any] = {"color": "#999999", "linewidth": 0.7}
 _MOST_LAYERS = 4
 PLACES = (
-    "Weight that the query which predicts the answer's digit of place r (the token before it) puts "
-    "on the operands' digits of place r (on one, if the other is shorter), a mean over answer "
-    "positions; a last carry and the end token do not count. The best head is chosen in "
-    "distribution and measured on the same problems. Chance, uniform: a query that attends to all "
-    "it sees alike."
+    "Mean weight that the query which predicts the answer's digit of place r puts on the operands' "
+    "digits of place r; a last carry and the end token do not count. The best head is chosen in "
+    "distribution, on the same problems; chance is equal weight on all keys that a query sees."
 )
 """The measure of place addressing, in words."""
 

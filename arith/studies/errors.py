@@ -179,9 +179,9 @@ def figures(study: Study) -> dict[str, Figure]:
     handles += [Patch(color=colours[kind], label=words) for kind, words in kinds.items()]
     one_number = is_one_number(task)
     has_places = one_number and isinstance(task, TwoOperands)
-    note = _figure_note(task, has_chains, one_number, has_places)
+    note = f"{_figure_note(has_chains, has_places)} {study.source}"
     lower = max(2.2, 0.3 * len(styles) + 0.8)
-    figure = page(6.0, 2.0 * has_chains + lower, f"{note} {study.source}", handles)
+    figure = page(6.0, 2.0 * has_chains + lower, note, handles)
     heights = (2.0, lower) if has_chains else (lower,)
     *upper, places_ax, kinds_ax = figure.subplots(len(heights), 2, height_ratios=heights).flat
     for ax, region in zip(upper, study.regions, strict=False):
@@ -204,24 +204,16 @@ def figures(study: Study) -> dict[str, Figure]:
     return {"": figure}
 
 
-def _figure_note(task: Task[Any], has_chains: bool, one_number: bool, has_places: bool) -> str:
-    sentences = ["Answers decoded greedily up to their first error."]
+def _figure_note(has_chains: bool, has_places: bool) -> str:
+    note = "Answers decoded greedily up to their first error."
     if has_chains:
-        sentences.append(
-            f"Bars: Wilson's 95{NBSP}% intervals over problems, too narrow where seeds share them; "
-            f"chains with fewer than {_FEWEST} answers are in the table alone."
+        note += (
+            f" Bars: Wilson's 95{NBSP}% intervals over problems, too narrow where seeds share "
+            f"them; chains with fewer than {_FEWEST} answers are in the table alone."
         )
     if has_places:
-        sentences.append("Dashed: to its left the places that trained operands have.")
-    chance = "two of nine digits if a wrong one were any of the nine others"
-    if has_chains and one_number:
-        sentences.append(
-            "A lost or invented carry leaves one less or one more, modulo 10 "
-            f"({chance}), or a wrong length."
-        )
-    elif has_decimals(task):
-        sentences.append(f"One less and one more are modulo 10: {chance}.")
-    return " ".join(sentences)
+        note += " Dashed: to its left the places that trained operands have."
+    return note
 
 
 def _draw_chains(ax: Axes, study: Study, region: Region) -> None:

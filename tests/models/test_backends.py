@@ -15,7 +15,8 @@ import torch
 from torch import Tensor
 from torch.nn.functional import scaled_dot_product_attention
 
-from tape_arith.arith.contracts.examples import assert_close, decoder_for, example_batch, forward
+from tape_arith.arith.contracts.encoding import assert_close
+from tape_arith.arith.contracts.examples import decoder_for, example_batch, forward
 from tape_arith.arith.registry.locate import known_names
 from tape_arith.models import backends
 from tape_arith.models.attention import Backend, Eager, Needs
