@@ -37,7 +37,6 @@ def command(
     """Draw exact match over lengths, one panel per encoding: the mean over seeds, or one --seed.
 
     A task of one length, such as copy, gives one line per encoding, with the interval over seeds.
-
     Without --figure, the file is written next to the runs.
 
     `--pe all` draws every scored encoding: task-agnostic by mean out of distribution, then

@@ -50,7 +50,7 @@ def command(
     the tables to stdout.
     """
     from tape_arith.arith.api.runs import plan_sweep
-    from tape_arith.arith.sweeps import estimate, status
+    from tape_arith.arith.sweeps import estimate
     from tape_arith.arith.terminal import say
 
     configure(threads)
@@ -64,13 +64,16 @@ def command(
         say(f"{planned.sweep.name}: {estimate.forecast_total(costs)}")
         outcome = planned.run(stopper)
         try:
-            if as_json:
-                content = status.content(status.status(planned.folder))
-                print(json.dumps(content | {"tables": list(map(str, outcome.files))}, indent=1))
-            else:
-                _show(planned, outcome.files)
+            (_print_json if as_json else _show)(planned, outcome.files)
         finally:  # names failed jobs whatever happens
             job_options.conclude(outcome, stopper)
+
+
+def _print_json(planned: "PlannedSweep", tables: Sequence[Path]) -> None:
+    from tape_arith.arith.sweeps import status
+
+    content = status.content(status.status(planned.folder))
+    print(json.dumps(content | {"tables": list(map(str, tables))}, indent=1))
 
 
 def _show(planned: "PlannedSweep", tables: Sequence[Path]) -> None:
