@@ -183,7 +183,7 @@ def study(
     split: str = EVALUATION,
     **options: Any,
 ) -> "Study":
-    """Measure "attention", "errors" or "stability" of trained runs; `rows` has the numbers.
+    """Measure "attention", "errors" or "stability" of trained runs; `figures()` draws them.
 
     problems  number of measured problems of the evaluation set; None for the study's default
     options   of attention: problem="123+45", layer=2; of stability: double=True
