@@ -150,16 +150,16 @@ def find_run(
             )
         return Run(Path(target)), None
     root, name = Path(runs), parse(str(target))
-    found = find.find_runs(root, preset, name.encoding, seed or 0)
-    if not found:
+    matching = find.find_runs(root, preset, name.encoding, seed or 0)
+    if not matching:
         raise UsageError(
             f"no run of {name.encoding}, seed {seed or 0}, in {root}: "
             f"`{train_command(name, preset, root, seed or 0)}` trains one"
         )
-    if len(found) > 1:
-        paths = ", ".join(str(run.path) for run in found)
+    if len(matching) > 1:
+        paths = ", ".join(str(run.path) for run in matching)
         raise UsageError(f"{name} is in {paths}: choose one with --preset")
-    return Run(found[0].path), str(name.extrapolation) if name.extrapolation else None
+    return Run(matching[0].path), str(name.extrapolation) if name.extrapolation else None
 
 
 def _parsed(extrapolation: str | None) -> NamePart | None:

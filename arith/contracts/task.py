@@ -207,14 +207,14 @@ def check_processes(name: str) -> str | None:
     """
     if task_location(name).is_builtin:
         return "its problems are frozen in the tests"
-    own = problems_hash(name)
-    if own != problems_hash(name):
+    expected = problems_hash(name)
+    if expected != problems_hash(name):
         return "they differ in one process already"
     code = f"from {__name__} import problems_hash; print(problems_hash({name!r}))"
     paths = os.environ | {"PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
-    other = subprocess.run([sys.executable, "-c", code], env=paths, capture_output=True, text=True)
-    assert other.returncode == 0, other.stderr.strip().rpartition("\n")[2]
-    assert other.stdout.strip() == own, "it makes other problems"
+    child = subprocess.run([sys.executable, "-c", code], env=paths, capture_output=True, text=True)
+    assert child.returncode == 0, child.stderr.strip().rpartition("\n")[2]
+    assert child.stdout.strip() == expected, "it makes other problems"
     return None
 
 

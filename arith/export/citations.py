@@ -30,8 +30,8 @@ _SUITE = {
 @cache
 def entries() -> dict[str, str]:
     """Return the entries of papers.bib by arXiv number, or OpenReview's."""
-    every = re.findall(r"^@.*?^}\n", _PAPERS.read_text("utf-8"), re.MULTILINE | re.DOTALL)
-    return {re.findall(r"^  eprint +=\s*{(.*)},$", one, re.MULTILINE)[0]: one for one in every}
+    texts = re.findall(r"^@.*?^}\n", _PAPERS.read_text("utf-8"), re.MULTILINE | re.DOTALL)
+    return {re.findall(r"^  eprint +=\s*{(.*)},$", text, re.MULTILINE)[0]: text for text in texts}
 
 
 def cited(text: str) -> str:

@@ -101,10 +101,10 @@ def _write_model(target: Path, run: Run, name: Name, record: RunRecord) -> None:
         write_text(target / file, text)
     # A checkpoint omits the buffers that an encoding computes from its setting; an export has them.
     tensors = {**decoder.state_dict(), **dict(decoder.named_buffers())}
-    named = {f"decoder.{key}": tensor.cpu().contiguous() for key, tensor in tensors.items()}
+    weights = {f"decoder.{key}": tensor.cpu().contiguous() for key, tensor in tensors.items()}
     with atomic(target / _WEIGHTS) as temporary:
         try:
-            save_file(named, temporary, metadata={"format": "pt"})
+            save_file(weights, temporary, metadata={"format": "pt"})
         except SafetensorError as error:  # a full disk
             raise Failure(f"cannot write {target / _WEIGHTS}: {error}") from error
 

@@ -69,9 +69,9 @@ class Ray:
             sleep(seconds)
             return []
         with redirect_stdout(sys.stderr):  # a thread of Ray prints which nodes are lost
-            over, _ = self.ray.wait([*self.jobs], num_returns=1, timeout=seconds)
+            ready, _ = self.ray.wait([*self.jobs], num_returns=1, timeout=seconds)
         ended = []
-        for reference in over:
+        for reference in ready:
             job = self.jobs.pop(reference)
             log = log_file(self.folder, job.id)
             try:

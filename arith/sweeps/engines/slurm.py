@@ -56,10 +56,10 @@ class Slurm:
             raise UsageError("engine slurm: squeue does not answer: start slurmctld")
         self.slots, self.folder = min(slots or _LARGEST_ARRAY, _LARGEST_ARRAY), folder
         self.cpus, self.limit = cpus, f"%{throttle}" if throttle else ""
-        given = {"partition": partition, "account": account, "time": time, "mem": memory}
-        given |= {"gpus": str(gpus or ""), "cpus-per-task": str(cpus), "ntasks": "1"}
-        given |= {"signal": f"B:USR2@{warning}", "open-mode": "append", "chdir": str(Path.cwd())}
-        self.options = ["--requeue", *(f"--{key}={value}" for key, value in given.items() if value)]
+        flags = {"partition": partition, "account": account, "time": time, "mem": memory}
+        flags |= {"gpus": str(gpus or ""), "cpus-per-task": str(cpus), "ntasks": "1"}
+        flags |= {"signal": f"B:USR2@{warning}", "open-mode": "append", "chdir": str(Path.cwd())}
+        self.options = ["--requeue", *(f"--{key}={value}" for key, value in flags.items() if value)]
         self.unsent: list[Job] = []
         self.jobs: dict[str, Job] = {}  # by token: ARRAY_INDEX
         self.missing: dict[str, float] = {}
@@ -107,14 +107,14 @@ class Slurm:
 exec {shlex.join([sys.executable, "-m", WORKER, f"{place}.txt"])} \\
     SLURM_ARRAY_TASK_ID scontrol requeue "$SLURM_JOB_ID"
 """
-        named = (f"--job-name={array}", f"--output={place}_%a.out")
+        labels = (f"--job-name={array}", f"--output={place}_%a.out")
         numbers = f"--array=0-{len(jobs) - 1}{self.limit}"
-        sent = _call("sbatch", "--parsable", *named, numbers, *self.options, script=script)
-        if sent.returncode:
+        answer = _call("sbatch", "--parsable", *labels, numbers, *self.options, script=script)
+        if answer.returncode:
             for log in logs:
                 state_file(log).unlink()
-            raise Failure(f"sbatch refuses: {sent.stderr.strip()}")
-        say(f"array {sent.stdout.strip()} of {len(jobs)} jobs is in Slurm's queue")
+            raise Failure(f"sbatch refuses: {answer.stderr.strip()}")
+        say(f"array {answer.stdout.strip()} of {len(jobs)} jobs is in Slurm's queue")
         self.jobs |= tokens
 
     def _look(self) -> list[JobEnd]:
