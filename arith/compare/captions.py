@@ -5,7 +5,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from math import fsum
 
 from tape_arith.arith.compare.lengths import cell, trained_and_tested
-from tape_arith.arith.compare.priors import told_note
+from tape_arith.arith.compare.priors import prior_word, told_note
 from tape_arith.arith.data.bucket import CARRY, EVALUATION
 from tape_arith.arith.errors import UsageError
 from tape_arith.arith.grids.axes import REGION_WORDS, Region
@@ -23,6 +23,11 @@ SPLIT_WORDS = {EVALUATION: "", CARRY: "hard problems: long carry chains"}
 RANGES = f"Where ± would leave 0 to 100{NBSP}%, the lowest and the highest seed are in brackets."
 ONE_SEED = "\N{DAGGER}"
 """The sign of a ± that is over problems, not over seeds."""
+_PRIORS = {
+    "told": "told: training covers the tested length",
+    "structured": "structured: the encoding knows where digits stand",
+}
+"""What the words of `prior_word` mean."""
 _MOST_NAMED = 4
 """The most settings that a footnote names, and the most encodings of which it lists uncommon seeds;
 more are counted."""
@@ -85,6 +90,11 @@ def signed(points: float, places: int) -> str:
     return ("+" if points > 0 else "\N{MINUS SIGN}") + text
 
 
+def marked_seeds(panel: Panel) -> str:
+    """Return "3 seeds, told" for an encoding that is told the tested length."""
+    return ", ".join(filter(None, [seeds_line(panel), prior_word(panel)]))
+
+
 def seeds_line(panel: Panel) -> str:
     """Return "seed 3" or "5 seeds"."""
     return seed_words(panel.seeds) if len(panel.seeds) == 1 else f"{len(panel.seeds)} seeds"
@@ -100,21 +110,63 @@ def footnote(
     labels  the names to print for encodings
     means   the regions whose means are printed
     """
-    counts, each = {len(panel.seeds) for panel in panels}, cell(panels[0].axes)
-    problems = "over problems, these runs only"
-    if counts == {1}:
-        spread = f"{problems} (one seed). In a mean every {each} weighs the same."
-    else:
-        spread = f"Student{NBSP}t over seeds"
-        spread += f"; where there is one seed, {problems}. " if 1 in counts else ". "
-        if any("\N{EN DASH}" in mean_line(panel, region) for panel in panels for region in means):
-            spread += f"{RANGES} "
-        values = "Cells" if each == "cell" else "Values"
-        spread += f"{values} are means over seeds; in a mean every {each} weighs the same."
-    note = (
-        f"{source(panels, labels)}{told_note(panels, labels)} ± is the 95{NBSP}% interval: {spread}"
+    each, has_spread = cell(panels[0].axes), any(len(panel.seeds) > 1 for panel in panels)
+    values = "Cells" if each == "cell" else "Values"
+    sentences = [
+        source(panels, labels) + told_note(panels, labels),
+        f"{_interval_words(panels)}.",
+        RANGES * _has_ranges(panels, means),
+        f"{values} are means over seeds; in a mean every {each} weighs the same."
+        if has_spread
+        else f"In a mean every {each} weighs the same.",
+        *convergence_notes(panels),
+        *untrained_notes(panels, labels),
+    ]
+    return " ".join(filter(None, sentences))
+
+
+def caption(
+    panels: Sequence[Panel],
+    labels: Mapping[str, str] | None = None,
+    clauses: Iterable[str] = (),
+    means: Sequence[Region] = MEANS,
+) -> str:
+    """Say in a sentence where the numbers of a figure come from, in another what limits them.
+
+    Names no encodings but those of which indices were never trained: `prior_word` and
+    `convergence` mark them in the figure.
+
+    clauses  what else the second sentence says
+    """
+    limits = [
+        _interval_words(panels),
+        "in brackets the lowest and the highest seed" * _has_ranges(panels, means),
+        *clauses,
+        *[meaning for word, meaning in _PRIORS.items() if word in map(prior_word, panels)],
+        *_convergence_clauses(panels),
+    ]
+    return " ".join(
+        [
+            source(panels, labels),
+            f"{'; '.join(filter(None, limits))}.",
+            *untrained_notes(panels, labels),
+        ]
     )
-    return " ".join([note, *convergence_notes(panels), *untrained_notes(panels, labels)])
+
+
+def _interval_words(panels: Sequence[Panel]) -> str:
+    """Return what ± is."""
+    counts = {len(panel.seeds) for panel in panels}
+    problems, interval = "over problems, these runs only", f"± is the 95{NBSP}% interval:"
+    if counts == {1}:
+        return f"{interval} {problems} (one seed)"
+    alone = f"; where there is one seed, {problems}" * (1 in counts)
+    return f"{interval} Student{NBSP}t over seeds{alone}"
+
+
+def _has_ranges(panels: Sequence[Panel], means: Sequence[Region]) -> bool:
+    """Tell whether a mean has the lowest and the highest seed in place of ±."""
+    return any("\N{EN DASH}" in mean_line(panel, region) for panel in panels for region in means)
 
 
 def untrained_notes(panels: Sequence[Panel], labels: Mapping[str, str] | None = None) -> list[str]:
@@ -132,19 +184,22 @@ def untrained_notes(panels: Sequence[Panel], labels: Mapping[str, str] | None = 
 def convergence_notes(panels: Sequence[Panel]) -> list[str]:
     """Return sentences on the problems in distribution that training has seen, and on runs that
     have not converged, if any."""
+    return [f"{clause[0].upper()}{clause[1:]}." for clause in _convergence_clauses(panels)]
+
+
+def _convergence_clauses(panels: Sequence[Panel]) -> list[str]:
     grids = [grid for panel in panels for grid in panel.grids]
     judged = [grid for each in grids if (grid := each.judged) is not None]
     known = _seen_shares(panels)
-    words = seen_in_training(panels)
-    notes = [f"{words[0].upper()}{words[1:]}."] if words else []
+    clauses = [seen_in_training(panels)] if known else []
     if any(grid.converged is False for grid in grids):
         usual = " on the usual problems" if SPLIT_WORDS.get(panels[0].first.split, True) else ""
         some = ", of some runs" if known else ""
         counted = f", what training has seen included{some}"
         if len(known) == len(judged):
             counted = "" if min(known) == 1 else ", of what training has not seen"
-        notes.append(f"Not converged: below 99{NBSP}% in distribution{usual}{counted}.")
-    return notes
+        clauses.append(f"not converged: below 99{NBSP}% in distribution{usual}{counted}")
+    return clauses
 
 
 def _seen_shares(panels: Sequence[Panel]) -> list[float]:

@@ -5,7 +5,7 @@ from dataclasses import replace
 
 from tape_arith.arith.compare.board import Board, Section
 from tape_arith.arith.compare.effects import RANKED_BY, Effect, contrasts, effect, effects
-from tape_arith.arith.compare.priors import is_told, kinds
+from tape_arith.arith.compare.priors import is_told, kinds, prior_word
 from tape_arith.arith.compare.row import Row, Training
 from tape_arith.arith.compare.run_states import Key, TolerantState, key, read_states
 from tape_arith.arith.compare.selection import Selection
@@ -52,12 +52,9 @@ def section(panel: Panel) -> str:
 
 def prior(panel: Panel) -> str:
     """Return the section of an encoding by what it knows, converged or not."""
-    known = kinds(panel)
-    if known is None:
+    if kinds(panel) is None:
         return _UNKNOWN
-    if "task-structured" in known:
-        return _STRUCTURED
-    return TOLD if is_told(panel) else AGNOSTIC
+    return {"structured": _STRUCTURED, "told": TOLD}.get(prior_word(panel), AGNOSTIC)
 
 
 def sort_panels(panels: Sequence[Panel]) -> list[Panel]:
@@ -86,14 +83,13 @@ def heatmap_panels(
     return panels, False
 
 
-def describe_order(panels: Sequence[Panel], labels: Mapping[str, str] | None = None) -> str:
-    """Describe the order of `sort_panels` in a sentence; `labels` has the names to print."""
-    labels, parts = labels or {}, []
-    for title, members in sections(panels).items():
-        named = ", ".join(labels.get(panel.name, panel.name) for panel in members)
-        words = {AGNOSTIC: "by mean out of distribution", TOLD: title.lower()}  # named elsewhere
-        parts.append(words.get(title, f"{title.lower()} ({named})"))
-    return f"Order: {'; then '.join(parts)}."
+def describe_order(panels: Sequence[Panel]) -> str:
+    """Describe the order of `sort_panels` in a clause."""
+    first, *others = sections(panels)
+    if first == _NOT_RANKED:
+        return "order: by name, because nothing is ranked"
+    rest = f", then {', '.join(others).lower()}" if others else ""
+    return f"order: by mean out of distribution{rest}"
 
 
 # ---- the leaderboard ---------------------------------------------------------------------------

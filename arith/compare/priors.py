@@ -31,6 +31,16 @@ def is_told(panel: Panel) -> bool | None:
     return None if panel.about is None else panel.about.told_tested_length
 
 
+def is_structured(panel: Panel) -> bool:
+    """Tell whether it is known to use where digits stand."""
+    return "task-structured" in (kinds(panel) or ())
+
+
+def prior_word(panel: Panel) -> str:
+    """Return "structured" or "told", by which an encoding is ranked apart, or ""."""
+    return "structured" if is_structured(panel) else "told" * bool(is_told(panel))
+
+
 def told_note(panels: Iterable[Panel], labels: Mapping[str, str] | None = None) -> str:
     """Name the encodings that are told the tested length in a sentence; "" if there are none."""
     names = [(labels or {}).get(panel.name, panel.name) for panel in panels if is_told(panel)]

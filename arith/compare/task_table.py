@@ -51,12 +51,6 @@ class TaskRuns(NamedTuple):
     seen: str = ""
     """The share of problems in distribution that training has seen, in words, if it is known."""
 
-    def describe(self) -> str:
-        """Return "copy trained to 12 digits and tested to 24 (preset mini-copy)", with `guess`
-        and `seen`."""
-        more = "".join(f", {words}" for words in (self.guess, self.seen) if words)
-        return f"{self.task} {self.lengths} (preset {self.recipe}{more})"
-
 
 class Line(NamedTuple):
     """An encoding and its numbers in each task."""

@@ -12,7 +12,7 @@ from matplotlib.patches import Rectangle
 
 from tape_arith.arith.compare import captions
 from tape_arith.arith.compare.captions import NBSP, ONE_SEED
-from tape_arith.arith.compare.task_table import COUNTS, ORDER, TaskTable, signs
+from tape_arith.arith.compare.task_table import TaskTable, signs
 from tape_arith.arith.errors import UsageError
 from tape_arith.arith.figures import style
 from tape_arith.arith.figures.text import SMALLEST, fit, text_width
@@ -89,17 +89,19 @@ def compose(table: TaskTable, *, width: float | None = None, caption: bool = Tru
 
 
 def _note(table: TaskTable) -> str:
-    tasks = "; ".join(runs.describe() for runs in table.runs)
-    return " ".join(
-        [
-            f"Exact match out of distribution, mean over seeds in{NBSP}%. {ORDER}",
-            *filter(None, [table.uncounted]),
-            *["*: not converged, or not known to be."] * table.has_unranked,
-            *[COUNTS] * table.has_counts,
-            *[f"{ONE_SEED}: one seed."] * table.has_one_seed,
-            f"Tasks: {tasks}.",
-            *captions.left_out(table.left_out),
-        ]
+    """Say in a sentence what was measured, in another how to read the mean rank and the signs."""
+    uncounted = f"{table.uncounted[:1].lower()}{table.uncounted[1:]}".rstrip(".")
+    clauses = [
+        "Mean rank: among the encodings of a section, those told the tested length among the "
+        "task-agnostic",
+        uncounted,
+        "in brackets the number of tasks that it is over" * table.has_counts,
+        "*: not converged, or not known to be" * table.has_unranked,
+        f"{ONE_SEED}: one seed" * table.has_one_seed,
+    ]
+    return (
+        f"Exact match out of distribution, mean over seeds in{NBSP}%, of presets "
+        f"{', '.join(runs.recipe for runs in table.runs)}. {'; '.join(filter(None, clauses))}."
     )
 
 

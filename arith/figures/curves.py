@@ -18,6 +18,7 @@ from tape_arith.arith.compare.curves import Curves, by_seed
 from tape_arith.arith.compare.labels import display_names
 from tape_arith.arith.compare.lengths import measured
 from tape_arith.arith.figures import style
+from tape_arith.arith.figures.looks import looks as looks_of
 
 _MEASURES = {
     "state norm": ("norm of e", "Frobenius norm a frequency"),
@@ -50,7 +51,7 @@ def compose(
     quantities = {name: states.quantity[states.encoding == name].unique() for name in content.seeds}
     measures = {name: each for name, each in quantities.items() if len(each)}
     colours = sns.color_palette("flare", int(states.part.max()) if measures else 0)
-    looks = style.line_styles(content.seeds)
+    looks = {name: look.line for name, look in looks_of(content.seeds).items()}
     handles = [Line2D([], [], label=labels[name], **look) for name, look in looks.items()]
     guess = captions.chance(content.task)
     if guess:
@@ -118,10 +119,11 @@ def _draw_panel(
     `last` is the last step; `end` is where a y axis in percent ends.
     """
     for table, look in lines:
-        marker = "o" if len(table) == 1 else None  # one point makes no line
-        pen: dict[str, Any] = {"linewidth": 0.9, "marker": marker, "markersize": 2.5, "zorder": 3}
+        pen: dict[str, Any] = {"linewidth": 1.0, "zorder": 3, **look}
+        if len(table) == 1:  # one point makes no line
+            pen |= {"marker": "o", "markersize": 2.5, "markevery": None}
         if len(table):
-            ax.plot(table.index, table.mean(axis=1), **look, **pen)
+            ax.plot(table.index, table.mean(axis=1), **pen)
         if len(table.columns) > 1:
             band: dict[str, Any] = {"color": look["color"], "alpha": 0.18, "linewidth": 0}
             ax.fill_between(table.index, table.min(axis=1), table.max(axis=1), **band)

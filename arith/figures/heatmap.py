@@ -43,7 +43,8 @@ _OUTLINE: dict[str, Any] = {
     "path_effects": [withStroke(linewidth=1.7, foreground="black")],
 }
 _SHORT_LABELS: dict[Region, str] = {"out_of_distribution": "out", "in_distribution": "in"}
-_SHORT_WORDS = "Out: mean out of distribution; in: in distribution."
+_SHORT_WORDS = "out: mean out of distribution; in: in distribution"
+_HIDDEN = "cells are means, which hide how much seeds differ"
 _LINE = 1.28
 """Height of a line of text above a panel, in multiples of the letter size."""
 _GAP = 0.16
@@ -144,7 +145,7 @@ def draw_panels(
 ) -> Figure:
     """Draw panels with their labels; `in_order` says that they are in that of `sort_panels`."""
     names = panel_labels(panels, labels)
-    order = describe_order(panels, names) if in_order else ""
+    order = describe_order(panels) if in_order else ""
     return compose(panels, order=order, labels=names, **looks)
 
 
@@ -160,7 +161,7 @@ def compose(
 ) -> Figure:
     """Return the figure of `panels`.
 
-    `order` is a sentence about the order of the panels, and `labels` has the names to print
+    `order` is a clause about the order of the panels, and `labels` has the names to print
     (`panel_labels`). The first axes are the panels; then come the difference of two, and the
     colour bars. Grids of one axis are drawn as lines over it, and others too with `by_length`:
     over the length of the longer operand.
@@ -173,10 +174,10 @@ def compose(
     place = layout(len(panels), width, columns)
     names = [labels[panel.name] for panel in panels]
     means = [panel.cell_means for panel in panels]
-    note = [captions.footnote(panels, labels), order]
+    clauses = [_HIDDEN * any(len(panel.seeds) > 1 for panel in panels), order]
     if place.brief:
-        sides = f"Axes: {unit(lengths[0])} of the operands. " if operand(lengths[0]) else ""
-        note.insert(1, sides + _SHORT_WORDS)
+        clauses.insert(0, f"axes: {unit(lengths[0])} of the operands" * bool(operand(lengths[0])))
+        clauses.insert(1, _SHORT_WORDS)
     handles = [Patch(label="trained lengths", **_OUTLINE)]
     if compared:
         words = ["no significant difference (FDR 5 %, these runs only)"]
@@ -187,7 +188,7 @@ def compose(
         figure = style.page(
             place.width,
             place.height,
-            " ".join(filter(None, note)) if caption else "",
+            captions.caption(panels, labels, clauses) if caption else "",
             handles,
             4,
             place.letters,
@@ -200,7 +201,9 @@ def compose(
             left, lowest = number % place.columns == 0, number + place.columns not in used
             _label_axes(ax, lengths, place, left=left, bottom=lowest)
             words = [captions.mean_line(panel, region, place.means) for region in place.means]
-            words.append(captions.seeds_line(panel))
+            # The mark of what is not ranked has the room of the prior above small panels.
+            alone = place.brief and panel.convergence
+            words.append((captions.seeds_line if alone else captions.marked_seeds)(panel))
             _write_title(ax, names[number], words, place, panel.convergence)
         for number in set(range(len(axes))).difference(used):
             axes[number].remove()

@@ -1,7 +1,6 @@
 """Exact match over the length of a number, or of the longer of two: a line per encoding."""
 
 from collections.abc import Mapping, Sequence
-from typing import Any
 
 import numpy as np
 from matplotlib.axes import Axes
@@ -12,7 +11,10 @@ from matplotlib.patches import Patch
 from tape_arith.arith.compare import captions
 from tape_arith.arith.compare.captions import NBSP
 from tape_arith.arith.compare.lengths import axis_label, longer_label, ticks
+from tape_arith.arith.compare.priors import prior_word
 from tape_arith.arith.figures import style
+from tape_arith.arith.figures.looks import Look
+from tape_arith.arith.figures.looks import looks as looks_of
 from tape_arith.arith.grids.axes import REGION_WORDS, Region, ScoredAxis
 from tape_arith.arith.grids.panel import Panel
 
@@ -21,10 +23,10 @@ _MOST_LINES = 6
 _TRAINED = "#ececec"
 _ALONE, _WIDTH, _PANEL = 4.6, 7.2, 2.3
 """Widths of a page of one panel and of several, and least width of a panel, in inches."""
-_BANDS = f"Bands: the 95{NBSP}% interval at each length."
+_BANDS = f"bands: the 95{NBSP}% interval at each length"
 _BRIEF: Mapping[Region, str] = {"out_of_distribution": "out"}
 """The label of a mean in a long legend."""
-_BRIEF_WORDS = "Out: mean out of distribution."
+_BRIEF_WORDS = "out: mean out of distribution"
 
 
 @style.styled()
@@ -48,19 +50,19 @@ def compose(
     rows = -(-len(groups) // columns)
     brief = len(groups) > 1
     along = axis_label(axis) if len(panels[0].axes) == 1 else longer_label(panels[0].axes)
-    looks = style.line_styles(panel.name for panel in panels)
+    looks = looks_of(panel.name for panel in panels)
     handles = [
-        Line2D([], [], label=_legend_line(panel, labels, brief), **looks[panel.name])
+        Line2D([], [], label=_legend_line(panel, labels, brief), **looks[panel.name].line)
         for panel in panels
     ]
-    note = [captions.footnote(panels, labels), _BANDS, _BRIEF_WORDS * brief, order]
+    clauses = [_BANDS, _BRIEF_WORDS * brief, order]
     guess = captions.chance(panels[0].task)
     if guess:
         handles.append(Line2D([], [], label="a guess", **style.GUESS))
     figure = style.page(
         width,
         rows * (0.5 + min(1.9, 0.5 * width / columns)),
-        " ".join(filter(None, note)) if caption else "",
+        captions.caption(panels, labels, clauses) if caption else "",
         [Patch(color=_TRAINED, label="trained lengths"), *handles],
     )
     axes = figure.subplots(rows, columns, squeeze=False, sharex=True, sharey=True).ravel()
@@ -80,17 +82,17 @@ def compose(
 
 
 def _legend_line(panel: Panel, labels: Mapping[str, str], brief: bool) -> str:
-    mark, words = panel.convergence, _BRIEF if brief else REGION_WORDS
+    words = _BRIEF if brief else REGION_WORDS
     line = f"{labels[panel.name]}: {captions.mean_line(panel, 'out_of_distribution', words)}"
-    return f"{line} · {mark}" if mark else line
+    return " · ".join(filter(None, [line, prior_word(panel), panel.convergence]))
 
 
-def _draw(ax: Axes, panel: Panel, look: Mapping[str, Any]) -> None:
+def _draw(ax: Axes, panel: Panel, look: Look) -> None:
     """Draw the mean over seeds as a line, and its interval as a band."""
     means = panel.by_length()
     low, high = zip(*panel.length_intervals().values(), strict=True)
-    ax.fill_between([*means], low, high, color=look["color"], alpha=0.12, linewidth=0, zorder=2)
-    ax.plot([*means], [*means.values()], linewidth=1.1, zorder=3, **look)
+    ax.fill_between([*means], low, high, color=look.colour, alpha=0.12, linewidth=0, zorder=2)
+    ax.plot([*means], [*means.values()], zorder=3, **look.line)
 
 
 def _finish(ax: Axes, axis: ScoredAxis, title: str) -> None:

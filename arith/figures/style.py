@@ -1,12 +1,11 @@
-"""The page, letters, colours and file formats that all figures share."""
+"""The page, letters, colour scales and file formats that all figures share."""
 
 import io
 import logging
 import re
 import warnings
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from itertools import cycle
 from pathlib import Path
 from typing import Any, Literal
 
@@ -36,8 +35,6 @@ from tape_arith.arith.terminal import say
 
 LETTERS = 7.0
 """Size of a figure's small letters, in points."""
-MARKERS = "osD^vPX*"
-"""A marker for each series, so that series differ in more than colour."""
 GREY = "#444444"
 """The colour of notes and of reference lines."""
 GUESS: Mapping[str, Any] = {"color": GREY, "linestyle": ":", "linewidth": 0.8}
@@ -52,7 +49,6 @@ _HANDLE, _BETWEEN = 2.0, 1.4
 """Length of a legend's handle and space between its columns, in multiples of the letter size."""
 _TICKS = {"size": 2, "width": 0.5, "pad": 1.5}
 _UNDATED: dict[str, Any] = {"png": {}, "svg": {"Date": None}, "pdf": {"CreationDate": None}}
-_DASHES: Any = ("-", (0, (4, 1.4)), (0, (1, 1.1)), (0, (5, 1.2, 1, 1.2)))
 _SCALE_ENDS = (0.02, 0.05, 0.1, 0.2, 0.4, 0.6, 0.8, 1.0)
 
 
@@ -267,27 +263,6 @@ def finish(
     sns.despine(ax=ax)
     for line in ax.lines:  # the layout makes no room for marks on the edge
         line.set_in_layout(False)
-
-
-def series_styles(names: Iterable[str]) -> dict[str, dict[str, Any]]:
-    """Return the colour and the marker of each series."""
-    looks = zip(cycle(sns.color_palette("colorblind")), cycle(MARKERS), names, strict=False)
-    return {name: {"color": colour, "marker": marker} for colour, marker, name in looks}
-
-
-def line_styles(names: Iterable[str]) -> dict[str, dict[str, Any]]:
-    """Return the colour and the dashes of each series; up to forty series all look different.
-
-    Neighbours differ in both, because some of the ten colours are similar.
-
-    >>> len({str(style) for style in line_styles(map(str, range(40))).values()})
-    40
-    """
-    palette = sns.color_palette("colorblind")
-    return {
-        name: {"color": palette[i % 10], "linestyle": _DASHES[(i + i // 10) % len(_DASHES)]}
-        for i, name in enumerate(names)
-    }
 
 
 def scale_end(share: float) -> float:

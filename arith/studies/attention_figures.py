@@ -14,9 +14,7 @@ from tape_arith.arith.figures.style import (
     COLOURS,
     LETTERS,
     finish,
-    line_styles,
     page,
-    series_styles,
     write_title,
 )
 from tape_arith.arith.grids.axes import REGION_WORDS
@@ -38,7 +36,7 @@ def draw_distances(study: Study, rows: pd.DataFrame) -> Figure:
     last = int(rows.layer.max())
     layers = np.unique(np.linspace(1, last, min(last, _MOST_LAYERS)).round().astype(int))
     # Lines differ in colour and in dashes, for readers and printers without colours.
-    styles = line_styles(study.seeds)
+    styles = {label: look.line for label, look in study.looks.items()}
     handles = [Line2D([], [], label=label, **style) for label, style in styles.items()]
     handles.append(Line2D([], [], label="uniform", **_UNIFORM))
     note = (
@@ -65,7 +63,7 @@ def draw_places(study: Study, heads: pd.DataFrame, best: pd.DataFrame) -> Figure
 
     The head of each run that is best in distribution is larger and framed.
     """
-    styles = series_styles(study.seeds)
+    styles = study.points
     framed: dict[str, Any] = {"markersize": 5, "markeredgecolor": "black", "markeredgewidth": 1}
     handles = [
         *(Line2D([], [], label=label, linestyle="", **style) for label, style in styles.items()),

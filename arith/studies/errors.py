@@ -25,7 +25,6 @@ from tape_arith.arith.figures.style import (
     page,
     percent_tick,
     scale_end,
-    series_styles,
     styled,
 )
 from tape_arith.arith.grids.axes import REGION_WORDS, Region, scored_axes
@@ -170,7 +169,7 @@ def _kinds_table(study: Study, region: Region) -> pd.DataFrame:
 @styled()
 def figures(study: Study) -> dict[str, Figure]:
     """Draw exact match by carry chain, if there are any, and first errors in the last region."""
-    last, styles, task = study.regions[-1], series_styles(study.seeds), _task(study)
+    last, styles, task = study.regions[-1], study.points, _task(study)
     kinds, has_chains = _shown_kinds(study), bool(study.rows.chain.notna().any())
     colours = dict(zip(KINDS, _COLOURS, strict=True))
     handles: list[Artist] = [
@@ -220,7 +219,7 @@ def _draw_chains(ax: Axes, study: Study, region: Region) -> None:
     """Draw exact match by length of the longest chain with Wilson's intervals, side by side."""
     wrong, total = _counts(study, region, "chain")
     top = 0.0
-    for number, (label, style) in enumerate(series_styles(study.seeds).items()):
+    for number, (label, style) in enumerate(study.points.items()):
         answers = total[label][total[label] >= min(_FEWEST, total[label].max())]
         right = answers - wrong[label][answers.index]
         x = answers.index + 0.4 * ((number + 0.5) / total.shape[1] - 0.5)
@@ -236,7 +235,7 @@ def _draw_places(ax: Axes, study: Study, region: Region, has_places: bool) -> No
     wrong, trained = _counts(study, region, "place")[0], study.facts["trained_digits"]
     places = np.arange(max([trained * has_places, *wrong.index]) + 1)
     shares = (wrong / wrong.sum()).reindex(places, fill_value=0)
-    for label, style in series_styles(study.seeds).items():
+    for label, style in study.points.items():
         ax.plot(places, shares[label], zorder=3, clip_on=False, **style, **_LINE)
     if has_places:
         ax.axvline(trained - 0.5, color="#555555", linewidth=0.7, linestyle=(0, (3, 2)))

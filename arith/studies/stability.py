@@ -26,7 +26,7 @@ from torch import Tensor
 
 from tape_arith.arith.data.rows import Rows
 from tape_arith.arith.errors import UsageError
-from tape_arith.arith.figures.style import GREY, LETTERS, finish, page, series_styles, styled
+from tape_arith.arith.figures.style import GREY, LETTERS, finish, page, styled
 from tape_arith.arith.scoring.score import sequences
 from tape_arith.arith.studies.inputs import Sample, StudiedRuns, watched
 from tape_arith.arith.studies.study import SPREAD, Study, draw_runs, markdown, mean_cell
@@ -184,7 +184,7 @@ def figures(study: Study) -> dict[str, Figure]:
     precision = str(rows.precision.max())
     level, rows = _ROUNDING[precision], rows[(rows.precision == precision) & rows.value.notna()]
     panels = [_ATTENTION, *[_PRODUCTS] * (_PRODUCTS in set(rows.measure))]
-    styles = series_styles(study.seeds)
+    styles = study.points
     handles: list[Artist] = [Line2D([], [], label=label, **look) for label, look in styles.items()]
     handles.append(Patch(facecolor=_BAND, label="not told from rounding"))
     handles.append(Line2D([], [], color=GREY, label="raw, behind [BOS]", **_DOTTED))

@@ -11,6 +11,7 @@ from matplotlib.figure import Figure
 from tape_arith.arith.compare.captions import SPLIT_WORDS, describe_seeds, preset_words
 from tape_arith.arith.compare.labels import display_names
 from tape_arith.arith.compare.tables import frame_to_csv, json_text, pipe_table
+from tape_arith.arith.figures.looks import Look, looks
 from tape_arith.arith.grids.axes import REGION_WORDS, Region
 from tape_arith.arith.grids.statistics import student_t
 from tape_arith.arith.studies import load
@@ -48,6 +49,18 @@ class Study:
         """The seeds of each label, labels in the order of the runs."""
         seeds = self.labelled.groupby("label", sort=False).seed.unique()
         return {str(label): sorted(map(int, each)) for label, each in seeds.items()}
+
+    @property
+    def looks(self) -> dict[str, Look]:
+        """The look of each label, that of its encoding."""
+        first = self.labelled.groupby("label", sort=False)[["encoding", "leading_bos"]].first()
+        names = [f"{name},{most}" if most else name for name, most in first.to_numpy()]
+        return dict(zip(map(str, first.index), looks(names).values(), strict=True))
+
+    @property
+    def points(self) -> dict[str, dict[str, Any]]:
+        """The colour and marker of each label."""
+        return {label: look.points for label, look in self.looks.items()}
 
     @property
     def regions(self) -> list[Region]:

@@ -210,12 +210,13 @@ def test_the_caption_names_settings(comparison: Path) -> None:
 
 
 def test_all_of_them(comparison: Path) -> None:
-    """Best first, and last what did not converge: at this size, all of them, by name."""
+    """Best first, and last what did not converge: at this size, all of them."""
     drawn = done("heatmap", "--compare", "all", "--out", "all.svg")
     assert drawn.err == ""
     text = " ".join(re.findall(r"<text[^>]*>(.*?)</text>", Path("all.svg").read_text()))
     places = [
-        text.index(name) for name in ("FIRE", "RoPE", "TAPE + YaRN", "Order: not ranked (FIRE, ")
+        text.index(name)
+        for name in ("FIRE", "RoPE", "TAPE + YaRN", "order: by name, because nothing is ranked")
     ]
     assert places == sorted(places)
     shutil.rmtree(FIRE / "seed-1")
@@ -230,7 +231,7 @@ def test_names_in_their_order_or_sorted(comparison: Path) -> None:
         for grid in panel.grids:  # as if both had fit, and fire had gone further
             grid.exact[:] = np.where(grid.mask("in_distribution"), grid.total, panel.name == "fire")
     assert [panel.name for panel in sort_panels(given)] == ["fire", "rope"]
-    assert describe_order(given) == "Order: by mean out of distribution."
+    assert describe_order(given) == "order: by mean out of distribution"
     assert done("heatmap", "--compare", "rope,fire", "--sort").out == "runs/mini/fire-rope.png\n"
 
 

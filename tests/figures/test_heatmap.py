@@ -140,7 +140,7 @@ def test_means_seeds_and_convergence_above_a_panel() -> None:
     assert [text.get_text() for text in figure.axes[2].texts][-1] == "· not converged"
     note = words(figure).replace("\N{NO-BREAK SPACE}", " ")
     assert "Student t over seeds; where there is one seed, over problems" in note
-    assert "Not converged: below 99 % in distribution, of what training has not seen." in note
+    assert "; not converged: below 99 % in distribution, of what training has not seen." in note
     figure = compose([several.only(1)])
     assert "seed 1" in words(figure, figure.axes[0]) and "2 seeds" not in words(figure)
 
@@ -181,11 +181,11 @@ def test_no_text_leaves_the_page_or_meets_another(count: int) -> None:
     made = [
         panel(f"{names[k % 4]}{k}", inside=90, outside=k, settings=changed) for k in range(count)
     ]
-    figure = compose(made, order="Order: mine.")
+    figure = compose(made, order="order: mine")
     assert_texts_are_apart(figure)
     text = words(figure)
-    assert "Order: mine." in text
-    assert ("Out: mean out of distribution; in: in distribution." in text) == (count > 12)
+    assert "; order: mine;" in text
+    assert ("; out: mean out of distribution; in: in distribution;" in text) == (count > 12)
     assert ("out 13.0 ± 0.0 %" in text) == (count > 12)
 
 

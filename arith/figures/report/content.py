@@ -20,6 +20,7 @@ from tape_arith.arith.compare.lengths import cell, cell_pattern, longest_words
 from tape_arith.arith.compare.report import Report
 from tape_arith.arith.figures import style
 from tape_arith.arith.figures.heatmap import difference_colours, difference_limit
+from tape_arith.arith.figures.looks import looks
 from tape_arith.arith.grids.axes import REGION_WORDS, Region, region_mask, shape
 from tape_arith.arith.grids.panel import Panel, significant_cells
 from tape_arith.arith.grids.statistics import wilson
@@ -29,9 +30,8 @@ _PARTS: Mapping[int, tuple[Region, ...]] = {
     2: ("in_distribution", "one_longer", "both_longer"),
 }
 """Regions that divide a grid of so many axes: each cell is in exactly one."""
-_DASHES = ("", "6 3", "2 3", "8 3 2 3")
-_PENS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#b8860b", "#3a9bdc", "#8c6bb1", "#7f7f7f")
-"""The colours of curves, readable on light and on dark pages."""
+_PEN = 2
+"""Width of the lines of curves, in pixels, as in style.css."""
 
 
 def content(report: Report) -> dict[str, Any]:
@@ -139,7 +139,7 @@ def _curves(rows: pd.DataFrame, board: Board) -> dict[str, list[dict[str, Any]]]
     """
     curves = by_seed(rows)
     lines, learning = [], []
-    for number, encoding in enumerate(rows.encoding.unique()):
+    for encoding, look in looks(rows.encoding.unique()).items():
         drawn: dict[str, Any] = {}
         for quantity in ("loss", "held_out", "out_of_distribution"):
             seeds = _thinned(curves[encoding, quantity, 0], 200)
@@ -147,9 +147,8 @@ def _curves(rows: pd.DataFrame, board: Board) -> dict[str, list[dict[str, Any]]]
                 "seeds": [_points(seeds[seed]) for seed in seeds if len(seeds)],
                 "mean": _points(seeds.mean(axis=1)),
             }
-        colour, dash = _PENS[number % len(_PENS)], _DASHES[number // len(_PENS) % len(_DASHES)]
-        name = board.label(encoding)
-        lines.append({"encoding": name, "colour": colour, "dash": dash, **drawn})
+        name, dash = board.label(encoding), " ".join(f"{_PEN * each:g}" for each in look.dashes)
+        lines.append({"encoding": name, "colour": look.colour, "dash": dash, **drawn})
         by_length = rows[(rows.encoding == encoding) & (rows.quantity == "by_length")]
         if len(by_length):
             means = by_length.pivot_table(index="step", columns="part", values="value")
