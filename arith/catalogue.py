@@ -7,7 +7,7 @@ from textwrap import wrap
 from typing import Any
 
 from tape_arith.arith.compare.captions import seen_words
-from tape_arith.arith.compare.run_states import or_default
+from tape_arith.arith.compare.selection import or_default
 from tape_arith.arith.data.seen import SOON_MADE, SeenProblems, seen_share
 from tape_arith.arith.errors import Failure, UsageError, unknown
 from tape_arith.arith.registry.declarations import Declaration, value_text

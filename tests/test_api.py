@@ -152,7 +152,7 @@ def test_a_heatmap_shows_the_grids_that_are_given(trained: Path) -> None:
     by_grid = tape_arith.heatmap([Run(run.path).score() for run in runs])
     assert _panels(by_name) == _panels(by_grid)
     texts = [text.get_text() for text in tape_arith.heatmap(runs=trained / "runs", seed=0).texts]
-    assert any("Order: " in text for text in texts)
+    assert any("order: " in text for text in texts)
     image = by_name._repr_png_()  # type: ignore[attr-defined]
     assert image.startswith(b"\x89PNG") and len(image) > 10_000
 

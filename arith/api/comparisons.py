@@ -77,7 +77,7 @@ def heatmap(
     caption    whether to write a caption below the legend
     by_length  whether to draw lines over the length of the longer operand, with intervals
     """
-    from tape_arith.arith.figures.heatmap import draw, draw_panels
+    from tape_arith.arith.figures.heatmap import compose, draw
 
     looks: dict[str, Any] = {
         "width": width,
@@ -95,7 +95,7 @@ def heatmap(
     if seed is not None:
         panels = [panel.only(seed) for panel in panels]
     panels = sort_panels(panels) if sort else panels
-    return draw_panels(panels, in_order=sort, labels=labels, **looks)
+    return compose(panels, in_order=sort, labels=labels, **looks)
 
 
 @checked

@@ -1,15 +1,14 @@
 """The leaderboard: its rows, its columns and the notes below it."""
 
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from abc import ABC, abstractmethod
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, field, replace
 from functools import cached_property
-from statistics import median
 from typing import Any, Generic, NamedTuple, TypeVar
 
 from tape_arith.arith.compare import captions
 from tape_arith.arith.compare.columns import (
     LONGER,
-    NOT_MEASURED,
     UNKNOWN,
     Column,
     longer_key,
@@ -18,18 +17,18 @@ from tape_arith.arith.compare.columns import (
     panel_columns,
     solved_key,
 )
+from tape_arith.arith.compare.costs import Training, cost_columns, format_median
 from tape_arith.arith.compare.effects import (
-    DOWN,
-    LEVEL,
-    UP,
     Contrast,
     Effect,
     contrasts_note,
+    difference_columns,
     power_note,
 )
 from tape_arith.arith.compare.labels import panel_labels
-from tape_arith.arith.compare.row import Row
+from tape_arith.arith.compare.selection import TolerantState
 from tape_arith.arith.grids.panel import SOLVED, Panel
+from tape_arith.arith.runs.metrics import last_evaluations
 
 _FIRST_IN_FILES = (
     *("section", "rank", "kind", "encoding", "seeds"),
@@ -37,6 +36,82 @@ _FIRST_IN_FILES = (
 )
 """The first columns of CSV; the others follow in the order of the table."""
 T = TypeVar("T")
+
+
+@dataclass(frozen=True)
+class Row:
+    """An encoding of a leaderboard."""
+
+    panel: Panel
+    section: str = ""
+    """The title of its section."""
+    rank: int | None = None
+    """The rank within its section, from 1; None if the encoding is not ranked."""
+    kind: str = ""
+    told: bool | None = None
+    """Whether training depended on the longest tested length; None if unknown."""
+    effects: Mapping[str, Effect] = field(default_factory=dict)
+    """The difference from each reference, by its name."""
+    from_best: Effect = field(default_factory=Effect)
+    """The difference from the best encoding of the section that has two seeds."""
+    runs: Sequence[TolerantState | None] = ()
+    """The run of each seed, if its files are here."""
+    trainings: Sequence[Training] = ()
+    """The training of each seed, if costs were asked for."""
+    parameters: int | None = None
+    flops_a_token: float | None = None
+    """FLOPs that the encoding adds to a forward pass over the longest trained sequence."""
+
+    @cached_property
+    def last_states(self) -> list[list[tuple[int, float]]]:
+        """Return steps and means out of distribution at each seed's last saved states.
+
+        The means are of the small grid of training, scored without an extrapolation, so a name with
+        one has none.
+        """
+        own = self.panel.name == self.panel.encoding
+        return [last_evaluations(run.metrics) if run and own else [] for run in self.runs]
+
+    @property
+    def last_states_range(self) -> float | None:
+        """Return highest minus lowest of a seed's last states, mean over the seeds with any."""
+        values = [[value for _, value in states] for states in self.last_states if states]
+        ranges = [max(each) - min(each) for each in values]
+        return sum(ranges) / len(ranges) if ranges else None
+
+    @property
+    def train_seconds(self) -> list[float | None]:
+        return [run.record.seconds.get("train") if run else None for run in self.runs]
+
+    def content(self) -> dict[str, Any]:
+        """Return the numbers for JSON that no column has."""
+        panel, states = self.panel, self.last_states
+        finals = {
+            "final_answers": panel.final_answers,
+            "final_answers_of": panel.final_answers_of,
+        }
+        intervals = {region: panel.interval(region) for region in panel.regions}
+        return {
+            "encoding": panel.name,
+            "seeds": panel.seeds,
+            "means": {region: each and asdict(each) for region, each in intervals.items()},
+            "mark": panel.convergence,
+            "values": {region: panel.seed_means(region) for region in panel.regions},
+            "solved_to": {f"{share:g}": panel.solved_to(share) for share in SOLVED},
+            "rank": self.rank,
+            "kind": self.kind,
+            "told_tested_length": self.told,
+            "tests": {name: effect.content() for name, effect in self.effects.items()},
+            "from_best": self.from_best.content(),
+            "last_states": [[value for _, value in each] or None for each in states],
+            "last_steps": [[step for step, _ in each] for each in states if each],
+            "train_seconds": self.train_seconds,
+            "trainings": [training._asdict() for training in self.trainings],
+            "parameters": self.parameters,
+            "flops_a_token": self.flops_a_token,
+            **(finals if panel.final_answers else {}),
+            "converged": panel.convergence is None,
+        }
 
 
 class Section(NamedTuple, Generic[T]):
@@ -53,8 +128,35 @@ class Section(NamedTuple, Generic[T]):
         return f"{self.title}: {self.reason}" if self.reason else self.title
 
 
+class Ranking(ABC, Generic[T]):
+    """Sections of rows with columns and notes, from which tables are made in every format."""
+
+    sections: Sequence[Section[T]]
+    labels: Mapping[str, str]
+
+    @property
+    @abstractmethod
+    def heading(self) -> str: ...
+    @property
+    @abstractmethod
+    def columns(self) -> list[Column[T]]: ...
+    @abstractmethod
+    def numbers(self) -> list[dict[str, object]]: ...
+    @abstractmethod
+    def notes(self) -> list[str]: ...
+
+    @property
+    def rows(self) -> list[T]:
+        """Return the rows of all sections, in order."""
+        return [row for section in self.sections for row in section.rows]
+
+    def label(self, name: str) -> str:
+        """Return the name to print of an encoding."""
+        return self.labels.get(name, name)
+
+
 @dataclass(frozen=True)
-class Board:
+class Board(Ranking[Row]):
     """A leaderboard: all scored encodings of a preset that may be compared."""
 
     sections: Sequence[Section[Row]]
@@ -73,9 +175,8 @@ class Board:
     """The names to print for encodings; one without a label is printed as it is typed."""
 
     @property
-    def rows(self) -> list[Row]:
-        """Return the rows of all sections, in order."""
-        return [row for section in self.sections for row in section.rows]
+    def heading(self) -> str:
+        return f"Leaderboard of {self.preset}"
 
     @property
     def panels(self) -> list[Panel]:
@@ -93,7 +194,7 @@ class Board:
 
     @property
     def caption(self) -> str:
-        """`source`, followed by what means and intervals are taken over."""
+        """Return `source`, followed by what means and intervals are taken over."""
         return captions.footnote(self.panels, self.labels, self.panels[0].regions)
 
     def about(self) -> dict[str, Any]:
@@ -114,10 +215,6 @@ class Board:
         Raises UsageError as `display_names` does.
         """
         return replace(self, labels=panel_labels(self.panels, own, *self.references))
-
-    def label(self, name: str) -> str:
-        """Return the name to print of an encoding."""
-        return self.labels.get(name, name)
 
     def only(self, names: Sequence[str]) -> "Board":
         """Return the leaderboard with the rows of `names` alone; ranks and tests stay."""
@@ -161,12 +258,11 @@ class Board:
             of_panel["out_of_distribution"],
             Column("each_seed", "each seed, %", _each_seed),
             *(of_panel[key] for key in middle if key in of_panel),
-            *map(self._difference, self.references),
-            self._from_best,
+            *difference_columns(self.references, self.num_tests, self.labels),
             Column(
                 "last_states",
                 "last states",
-                lambda row: _median([row.last_states_range], "{:.1%}"),
+                lambda row: format_median([row.last_states_range], "{:.1%}"),
                 value=lambda row: row.last_states_range,
                 name="last_states_range",
                 legend="last states: the range of a run's last saved states, in points",
@@ -175,103 +271,14 @@ class Board:
             Column(
                 "training_min",
                 "training, min",
-                lambda row: _median((s and s / 60 for s in row.train_seconds), "{:.1f}"),
+                lambda row: format_median((s and s / 60 for s in row.train_seconds), "{:.1f}"),
                 value=lambda row: row.train_seconds,
                 name="train_seconds",
                 note=self._time_note,
             ),
-            *(self._costs if self.costs else ()),
+            *(cost_columns(self.rows) if self.costs else ()),
             of_panel["converged"],
         ]
-
-    def _difference(self, reference: str) -> Column[Row]:
-        arrows = f"{UP} better and {DOWN} worse at {100 * LEVEL:g} %"
-        names = ", ".join(f"vs {self.label(name)}" for name in self.references)
-        note = (
-            f"{names}: the difference of the means out of distribution in points, with its 95 % "
-            f"interval (Welch). {arrows}: Welch's t test over seeds, two-sided, after Holm over "
-            f"the {self.num_tests} tests of trained encodings against "
-            f"{' and '.join(map(self.label, self.references))}. A dash: the row is the reference, "
-            "the reference is not scored, one of the two has one seed or is not ranked, both are "
-            "the same training runs, or neither varies between seeds. --csv has p and the "
-            "difference paired by seed."
-        )
-        impossible = f"{names}: no test was possible; --csv says why, encoding by encoding."
-        return Column(
-            f"vs_{reference}",
-            f"vs {self.label(reference)}",
-            lambda row: str(row.effects[reference]),
-            numbers=lambda row: _difference_numbers(reference, row.effects[reference]),
-            printed=True,
-            importance=12,
-            signs="difference in points ± its 95 % interval, by Welch's t test over seeds after "
-            f"Holm over {self.num_tests} tests {arrows}",
-            note=note if self.num_tests else impossible,
-        )
-
-    @property
-    def _from_best(self) -> Column[Row]:
-        return Column(
-            "vs_best",
-            "vs best",
-            lambda row: str(row.from_best),
-            numbers=lambda row: _difference_numbers("best", row.from_best, tested=False),
-            importance=18,
-            note="Vs best: the same difference from the first of the section with two seeds, "
-            "which the results themselves chose, so that it is not tested.",
-        )
-
-    @property
-    def _costs(self) -> list[Column[Row]]:
-        def of_training(key: str, head: str, form: str, fact: str, **more: Any) -> Column[Row]:
-            def values(row: Row) -> list[Any]:
-                return [getattr(training, fact) for training in row.trainings]
-
-            return Column(
-                key,
-                head,
-                lambda row: _median(values(row), form),
-                numbers=lambda row: {fact: values(row)},
-                **more,
-            )
-
-        def machines(row: Row) -> str:
-            return ", ".join(sorted({t.machine for t in row.trainings if t.machine})) or UNKNOWN
-
-        columns: list[Column[Row]] = [
-            Column(
-                "parameters",
-                "parameters",
-                lambda row: _median([row.parameters], "{:,.0f}", UNKNOWN),
-                value=lambda row: row.parameters,
-                printed=True,
-                importance=6,
-                legend="parameters: those of the encoding",
-            ),
-            Column(
-                "flops_a_token",
-                "FLOPs a token",
-                lambda row: _median([row.flops_a_token], "{:,.0f}", UNKNOWN),
-                numbers=lambda row: {"flops": row.flops_a_token},
-                printed=True,
-                importance=7,
-                legend="FLOPs: those that the encoding adds to a forward",
-            ),
-            of_training("loss", "loss", "{:.4f}", "loss", printed=True, importance=8),
-            of_training(
-                "tokens_s", "tokens/s", "{:,.0f}", "tokens_per_second", printed=True, importance=9
-            ),
-            of_training("mfu", "MFU, %", "{:.1%}", "mfu", importance=10),
-            of_training("machine", "", "", "machine"),
-        ]
-        if len(self.machines) > 1:
-            columns.insert(0, Column("trained_on", "trained on", machines))
-        return [replace(column, note=self._costs_note) for column in columns]
-
-    @property
-    def machines(self) -> set[str]:
-        """The product names of the GPUs and CPUs that trained the rows; empty without costs."""
-        return {each.machine for row in self.rows for each in row.trainings if each.machine}
 
     def numbers(self) -> list[dict[str, object]]:
         """Return each encoding's numbers by their keys in CSV, in order."""
@@ -316,41 +323,7 @@ class Board:
             "Training: median over seeds of the time it took where it ran."
         )
 
-    @property
-    def _costs_note(self) -> str:
-        return (
-            "Parameters are the encoding's own; FLOPs are those of the matrix products that it "
-            "adds to a forward, a token, over the longest trained sequence at this size. Loss: "
-            "in the last steps of training, nats a scored token; tokens/s: real tokens over "
-            "the whole of it; MFU: the FLOPs that it needed (no padding, half of attention) "
-            "over its time, of the bfloat16 rate in the datasheet of the part, where there is "
-            "one; each the median over seeds."
-            f"{' Times of different machines do not compare.' * (len(self.machines) > 1)}"
-        )
-
-
-def _difference_numbers(other: str, effect: Effect, *, tested: bool = True) -> dict[str, object]:
-    """Return the numbers of a difference from `other` for CSV."""
-    test, pairs = effect.welch, effect.paired
-    numbers: dict[str, object] = {
-        f"difference_from_{other}": test and test.difference,
-        f"difference_from_{other}_half_width": test and test.half_width,
-        f"paired_difference_from_{other}": pairs and pairs.difference,
-        f"paired_difference_from_{other}_half_width": pairs and pairs.half_width,
-    }
-    if tested:
-        numbers[f"p_{other}"] = test and test.p
-        numbers[f"p_holm_{other}"] = effect.p_holm
-        numbers[f"no_test_{other}"] = effect.why_not
-    return numbers
-
 
 def _each_seed(row: Row) -> str:
     means = row.panel.seed_means("out_of_distribution")
     return " ".join(f"{100 * mean:.1f}" for mean in means) or UNKNOWN
-
-
-def _median(values: Iterable[float | None], form: str, unknown: str = NOT_MEASURED) -> str:
-    """Format the median of the known values; return `unknown` if there are none."""
-    known = [value for value in values if value is not None]
-    return form.format(median(known)).rstrip("%") if known else unknown

@@ -4,8 +4,8 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from math import fsum
 
+from tape_arith.arith.compare.labels import prior_word, told_note
 from tape_arith.arith.compare.lengths import cell, trained_and_tested
-from tape_arith.arith.compare.priors import prior_word, told_note
 from tape_arith.arith.data.bucket import CARRY, EVALUATION
 from tape_arith.arith.errors import UsageError
 from tape_arith.arith.grids.axes import REGION_WORDS, Region
@@ -105,7 +105,7 @@ def footnote(
     labels: Mapping[str, str] | None = None,
     means: Sequence[Region] = MEANS,
 ) -> str:
-    """Describe the task, lengths, problems, evaluation set, seeds and ± of a figure.
+    """Describe the task, lengths, problems, evaluation set, seeds and ± of a table or a page.
 
     labels  the names to print for encodings
     means   the regions whose means are printed
@@ -125,12 +125,7 @@ def footnote(
     return " ".join(filter(None, sentences))
 
 
-def caption(
-    panels: Sequence[Panel],
-    labels: Mapping[str, str] | None = None,
-    clauses: Iterable[str] = (),
-    means: Sequence[Region] = MEANS,
-) -> str:
+def caption(panels: Sequence[Panel], labels: Mapping[str, str], clauses: Iterable[str]) -> str:
     """Say in a sentence where the numbers of a figure come from, in another what limits them.
 
     Names no encodings but those of which indices were never trained: `prior_word` and
@@ -140,7 +135,7 @@ def caption(
     """
     limits = [
         _interval_words(panels),
-        "in brackets the lowest and the highest seed" * _has_ranges(panels, means),
+        "in brackets the lowest and the highest seed" * _has_ranges(panels, MEANS),
         *clauses,
         *[meaning for word, meaning in _PRIORS.items() if word in map(prior_word, panels)],
         *_convergence_clauses(panels),

@@ -250,25 +250,36 @@ def _longer(more: int, panel: Panel) -> Column[Any]:
 
     counted = next(unit(axis) for axis in panel.axes if axis.counts == "digits")
     longer = "the longer operand has" if len(panel.axes) > 1 else "the problem has"
-    return Column(
+    return _of_seeds(
         longer_key(more),
         f"{length} {counted}, %",
-        lambda row: _percent(values(row)),
-        numbers=lambda row: {f"{longer_key(more)}_seeds": values(row)},
+        values,
         importance=18 + more,
         note=f"{length} {counted}: exact match where {longer} {length}, {more} more than trained.",
     )
 
 
 def _right_tokens() -> Column[Any]:
-    return Column(
+    return _of_seeds(
         "right_tokens",
         "right tokens, %",
-        lambda row: _percent(row.panel.right_tokens),
-        numbers=lambda row: {"right_tokens_seeds": row.panel.right_tokens},
+        lambda row: row.panel.right_tokens,
         importance=21,
         note="Right tokens: the share of right answer tokens out of distribution, each after the "
         "right ones before it; unlike exact match it is not scored again near a tie.",
+    )
+
+
+def _of_seeds(
+    key: str, head: str, values: Callable[[Any], Sequence[float]], **more: Any
+) -> Column[Any]:
+    """Return a column of a share of each seed."""
+    return Column(
+        key,
+        head,
+        lambda row: _percent(values(row)),
+        numbers=lambda row: {f"{key}_seeds": values(row)},
+        **more,
     )
 
 

@@ -9,11 +9,11 @@ from typing import Any, NamedTuple
 
 import pandas as pd
 
-from tape_arith.arith.compare.run_states import read_states
 from tape_arith.arith.compare.selection import (
     Selection,
     choose_group,
     join_names,
+    read_states,
     warn_excluded,
 )
 from tape_arith.arith.compare.tables import json_text

@@ -2,12 +2,12 @@
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from itertools import product
+from itertools import chain, product
 from statistics import median
 from typing import Any, NamedTuple
 
 from tape_arith.arith.compare.captions import signed
-from tape_arith.arith.compare.columns import UNKNOWN
+from tape_arith.arith.compare.columns import UNKNOWN, Column
 from tape_arith.arith.errors import unknown
 from tape_arith.arith.grids.axes import Region
 from tape_arith.arith.grids.panel import Panel
@@ -84,18 +84,18 @@ def effects(
     tested: they are no further encodings.
     """
     by_name = {panel.name: panel for panel in panels}
-    found = {
+    compared = {
         (panel.name, reference): _against(panel, reference, by_name.get(reference))
         for panel, reference in product(panels, references)
     }
     p = {
         frozenset(pair): effect.welch.p
-        for pair, effect in found.items()
+        for pair, effect in compared.items()
         if effect.welch and effect.why_not is None
     }
     adjusted = dict(zip(p, holm(list(p.values())), strict=True))
     of_name: dict[str, dict[str, Effect]] = {}
-    for (name, reference), each in found.items():
+    for (name, reference), each in compared.items():
         p_holm = adjusted.get(frozenset((name, reference)))
         of_name.setdefault(name, {})[reference] = replace(each, p_holm=p_holm)
     return of_name, len(p)
@@ -106,10 +106,10 @@ def _against(panel: Panel, reference: str, other: Panel | None) -> Effect:
         return Effect(why_not="the reference itself")
     if other is None:
         return Effect(why_not=f"no scored run of {reference}")
-    found = _compared(panel, other)
-    if found.why_not is None and panel.name != panel.encoding:
-        return replace(found, why_not="scored again with a change, not trained")
-    return found
+    compared = _compared(panel, other)
+    if compared.why_not is None and panel.name != panel.encoding:
+        return replace(compared, why_not="scored again with a change, not trained")
+    return compared
 
 
 def _compared(panel: Panel, other: Panel) -> Effect:
@@ -138,22 +138,19 @@ def contrasts(panels: Sequence[Panel], pairs: Iterable[tuple[str, str]]) -> list
     Encodings that are not ranked are not tested, nor are two ways of scoring the same runs.
     """
     by_name = {panel.name: panel for panel in panels}
-    found: list[Contrast] = []
-    for one, other in dict.fromkeys(pairs):
-        if missing := [name for name in (one, other) if name not in by_name]:
-            raise unknown("scored encoding", missing[0], by_name)
-        found.append(Contrast(one, other, _compared(by_name[one], by_name[other])))
-    p = [each.effect.welch.p for each in found if each.effect.welch]
-    adjusted = iter(holm(p))
+    pairs = list(dict.fromkeys(pairs))
+    for name in chain.from_iterable(pairs):
+        if name not in by_name:
+            raise unknown("scored encoding", name, by_name)
+    compared = [_compared(by_name[one], by_name[other]) for one, other in pairs]
+    adjusted = iter(holm([effect.welch.p for effect in compared if effect.welch]))
     return [
-        each._replace(effect=replace(each.effect, p_holm=next(adjusted)))
-        if each.effect.welch
-        else each
-        for each in found
+        Contrast(*pair, replace(effect, p_holm=next(adjusted)) if effect.welch else effect)
+        for pair, effect in zip(pairs, compared, strict=True)
     ]
 
 
-def contrasts_note(found: Sequence[Contrast], labels: Mapping[str, str] | None = None) -> str:
+def contrasts_note(contrasts: Sequence[Contrast], labels: Mapping[str, str] | None = None) -> str:
     """Describe planned contrasts in a paragraph; "" if there are none."""
 
     def words(each: Contrast) -> str:
@@ -168,12 +165,12 @@ def contrasts_note(found: Sequence[Contrast], labels: Mapping[str, str] | None =
             f"{effect.p_holm:.2g})"
         )
 
-    if not found:
+    if not contrasts:
         return ""
-    tests = sum(each.effect.welch is not None for each in found)
+    tests = sum(each.effect.welch is not None for each in contrasts)
     return (
         "Planned contrasts, differences out of distribution in points with their 95 % interval, "
-        f"Welch's t test, Holm over these {tests} alone: {'; '.join(map(words, found))}."
+        f"Welch's t test, Holm over these {tests} alone: {'; '.join(map(words, contrasts))}."
     )
 
 
@@ -200,3 +197,67 @@ def power_note(panels: Sequence[Panel]) -> str:
         f"test at {100 * LEVEL:g} % finds a true difference in 80 of 100 cases if it is "
         f"{', '.join(seen[:-1])} or {seen[-1]}; a correction for many tests needs more."
     )
+
+
+# ---- columns -----------------------------------------------------------------------------------
+
+
+def difference_columns(
+    references: Sequence[str], num_tests: int, labels: Mapping[str, str]
+) -> list[Column[Any]]:
+    """Return the columns of the differences from each reference and from the best encoding.
+
+    A row has them as `effects` and `from_best`.
+    """
+    labelled = [labels.get(name, name) for name in references]
+    arrows = f"{UP} better and {DOWN} worse at {100 * LEVEL:g} %"
+    names = ", ".join(f"vs {label}" for label in labelled)
+    tested = (
+        f"{names}: the difference of the means out of distribution in points, with its 95 % "
+        f"interval (Welch). {arrows}: Welch's t test over seeds, two-sided, after Holm over "
+        f"the {num_tests} tests of trained encodings against {' and '.join(labelled)}. A dash: the "
+        "row is the reference, the reference is not scored, one of the two has one seed or is not "
+        "ranked, both are the same training runs, or neither varies between seeds. --csv has p and "
+        "the difference paired by seed."
+    )
+    impossible = f"{names}: no test was possible; --csv says why, encoding by encoding."
+
+    def column(reference: str, label: str) -> Column[Any]:
+        return Column(
+            f"vs_{reference}",
+            f"vs {label}",
+            lambda row: str(row.effects[reference]),
+            numbers=lambda row: _numbers(reference, row.effects[reference]),
+            printed=True,
+            importance=12,
+            signs="difference in points ± its 95 % interval, by Welch's t test over seeds after "
+            f"Holm over {num_tests} tests {arrows}",
+            note=tested if num_tests else impossible,
+        )
+
+    from_best: Column[Any] = Column(
+        "vs_best",
+        "vs best",
+        lambda row: str(row.from_best),
+        numbers=lambda row: _numbers("best", row.from_best, tested=False),
+        importance=18,
+        note="Vs best: the same difference from the first of the section with two seeds, "
+        "which the results themselves chose, so that it is not tested.",
+    )
+    return [*map(column, references, labelled), from_best]
+
+
+def _numbers(other: str, effect: Effect, *, tested: bool = True) -> dict[str, object]:
+    """Return the numbers of a difference from `other` for CSV."""
+    test, pairs = effect.welch, effect.paired
+    numbers: dict[str, object] = {
+        f"difference_from_{other}": test and test.difference,
+        f"difference_from_{other}_half_width": test and test.half_width,
+        f"paired_difference_from_{other}": pairs and pairs.difference,
+        f"paired_difference_from_{other}_half_width": pairs and pairs.half_width,
+    }
+    if tested:
+        numbers[f"p_{other}"] = test and test.p
+        numbers[f"p_holm_{other}"] = effect.p_holm
+        numbers[f"no_test_{other}"] = effect.why_not
+    return numbers

@@ -1,4 +1,8 @@
-"""Names of encodings as papers write them, for figures."""
+"""Names of encodings as papers write them, and what encodings know besides the tokens.
+
+Both are read from an encoding's file, or for a user's encoding from its run's record, because
+comparing runs no code.
+"""
 
 import re
 from collections import Counter
@@ -9,7 +13,16 @@ from tape_arith.arith.errors import UsageError
 from tape_arith.arith.grids.facts import About
 from tape_arith.arith.grids.panel import Panel
 from tape_arith.arith.registry.locate import locate
-from tape_arith.arith.registry.names import Encoding, Name, NamePart, is_builtin, parse_or_split
+from tape_arith.arith.registry.names import (
+    Encoding,
+    Name,
+    NamePart,
+    declared_kinds,
+    is_builtin,
+    parse,
+    parse_or_split,
+    told_tested_length,
+)
 
 
 def display_names(
@@ -80,13 +93,13 @@ def _plain(label: object) -> str:
 
 
 def panel_labels(
-    panels: Iterable[Panel], own: Mapping[str, str] | None = None, *others: str
+    panels: Iterable[Panel], own: Mapping[str, str] | None = None, *more: str
 ) -> dict[str, str]:
-    """Return the label of each panel's name and encoding, and of `others`, as `display_names`."""
+    """Return the label of each panel's name and encoding, and of `more`, as `display_names`."""
     panels = list(panels)
     names = [name for panel in panels for name in (panel.name, panel.encoding)]
     recorded = {panel.encoding: panel.about for panel in panels}
-    return display_names([*names, *others], own, recorded)
+    return display_names([*names, *more], own, recorded)
 
 
 def read_labels(settings: Sequence[str] | None) -> dict[str, str]:
@@ -99,3 +112,42 @@ def read_labels(settings: Sequence[str] | None) -> dict[str, str]:
             raise UsageError(f"--label reads NAME=TEXT, as in --label tape=Ours, not '{setting}'")
         labels[parts[1]] = parts[2]
     return labels
+
+
+# ---- kinds, and the tested length -----------------------------------------------------------
+
+
+def kinds(panel: Panel) -> list[str] | None:
+    """Return the kinds of an encoding's parts, each once; None if unknown."""
+    if (encoding := _declared(panel)) is not None:
+        return declared_kinds(encoding)
+    return None if panel.about is None else panel.about.kinds
+
+
+def is_told(panel: Panel) -> bool | None:
+    """Tell whether its training depended on the longest tested length; None if unknown."""
+    if (encoding := _declared(panel)) is not None:
+        return told_tested_length(encoding)
+    return None if panel.about is None else panel.about.told_tested_length
+
+
+def prior_word(panel: Panel) -> str:
+    """Return "structured" or "told", by which an encoding is ranked apart, or ""."""
+    if "task-structured" in (kinds(panel) or ()):
+        return "structured"
+    return "told" if is_told(panel) else ""
+
+
+def told_note(panels: Iterable[Panel], labels: Mapping[str, str] | None = None) -> str:
+    """Name the encodings that are told the tested length in a sentence; "" if there are none."""
+    names = [(labels or {}).get(panel.name, panel.name) for panel in panels if is_told(panel)]
+    return f" Told the tested length in training: {'; '.join(names)}." if names else ""
+
+
+def _declared(panel: Panel) -> Encoding | None:
+    """Return the encoding if its files say what it is; None if its record alone does."""
+    with suppress(UsageError):
+        encoding = parse(panel.encoding).encoding
+        if panel.about is None or is_builtin(encoding):
+            return encoding
+    return None

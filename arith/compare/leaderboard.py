@@ -1,17 +1,14 @@
 """The order of encodings in a comparison, and the leaderboard."""
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import replace
 
-from tape_arith.arith.compare.board import Board, Section
+from tape_arith.arith.compare.board import Board, Row, Section
+from tape_arith.arith.compare.costs import training_of
 from tape_arith.arith.compare.effects import RANKED_BY, Effect, contrasts, effect, effects
-from tape_arith.arith.compare.priors import is_told, kinds, prior_word
-from tape_arith.arith.compare.row import Row, Training
-from tape_arith.arith.compare.run_states import Key, TolerantState, key, read_states
-from tape_arith.arith.compare.selection import Selection
+from tape_arith.arith.compare.labels import is_told, kinds, prior_word
+from tape_arith.arith.compare.selection import Key, Selection, TolerantState, key, read_states
 from tape_arith.arith.errors import UsageError
 from tape_arith.arith.grids.panel import Panel
-from tape_arith.arith.machine import datasheet
 from tape_arith.arith.terminal import say
 
 _REFERENCES = ("rope", "tape")
@@ -85,11 +82,11 @@ def heatmap_panels(
 
 def describe_order(panels: Sequence[Panel]) -> str:
     """Describe the order of `sort_panels` in a clause."""
-    first, *others = sections(panels)
+    first, *next_titles = sections(panels)
     if first == _NOT_RANKED:
         return "order: by name, because nothing is ranked"
-    rest = f", then {', '.join(others).lower()}" if others else ""
-    return f"order: by mean out of distribution{rest}"
+    groups = ", ".join(next_titles).lower()
+    return "order: by mean out of distribution" + (f", then {groups}" if groups else "")
 
 
 # ---- the leaderboard ---------------------------------------------------------------------------
@@ -125,7 +122,10 @@ def board_of(
 
     def row(panel: Panel, title: str, rank: int) -> Row:
         best = next((each for each in ordered[title] if len(each.seeds) > 1), panel)
-        made = Row(
+        files, about = [runs.get(key(grid)) for grid in panel.grids], panel.about if costs else None
+        if costs and (about is None or about.parameters is None):
+            say(f"note: no run of {panel.encoding} records its parameters and FLOPs")
+        return Row(
             panel,
             title,
             rank=rank if panel.ranked else None,
@@ -133,9 +133,11 @@ def board_of(
             told=is_told(panel),
             effects=compared[panel.name],
             from_best=effect(panel, best) if panel.ranked and panel is not best else Effect(),
-            runs=[runs.get(key(grid)) for grid in panel.grids],
+            runs=files,
+            trainings=[training_of(run) for run in files] if costs else (),
+            parameters=about.parameters if about else None,
+            flops_a_token=about.flops_a_token if about else None,
         )
-        return _with_costs(made) if costs else made
 
     made = []
     for title, members in ordered.items():
@@ -146,29 +148,3 @@ def board_of(
     return Board(
         made, _REFERENCES, excluded, num_tests, len(panels), contrasts(panels, planned), costs
     )
-
-
-# ---- costs -------------------------------------------------------------------------------------
-
-
-def _with_costs(row: Row) -> Row:
-    """Add parameters, FLOPs, and the loss and speed of training, where they are recorded."""
-    about, trainings = row.panel.about, [_training(run) for run in row.runs]
-    if about is None or about.parameters is None:
-        say(f"note: no run of {row.panel.encoding} records its parameters and FLOPs")
-        return replace(row, trainings=trainings)
-    flops = about.flops_a_token
-    return replace(row, parameters=about.parameters, flops_a_token=flops, trainings=trainings)
-
-
-def _training(run: TolerantState | None) -> Training:
-    # The last line has the totals of the whole run.
-    if run is None or not run.metrics or not run.metrics[-1]["seconds"]:
-        return Training()
-    last, about = run.metrics[-1], run.record.about
-    rate = last["tokens"] / last["seconds"]
-    machine = run.record.machine.hardware if run.record.machine else None
-    limit = datasheet(machine) if machine else None
-    flops = about.training_flops_a_token if about else None
-    mfu = rate * flops / limit if limit and flops else None
-    return Training(last["loss"], rate, mfu, machine)

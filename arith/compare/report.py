@@ -10,8 +10,7 @@ import pandas as pd
 from tape_arith.arith.compare.board import Board
 from tape_arith.arith.compare.curves import curve_rows
 from tape_arith.arith.compare.leaderboard import build_board
-from tape_arith.arith.compare.run_states import Key, TolerantState, key
-from tape_arith.arith.compare.selection import Selection
+from tape_arith.arith.compare.selection import Key, Selection, TolerantState, key
 from tape_arith.arith.grids.grid import Grid
 from tape_arith.arith.grids.panel import Panel
 from tape_arith.arith.runs.command_lines import reproduction_commands
@@ -55,7 +54,7 @@ class Report:
 
     @property
     def seeds(self) -> list[int]:
-        """Every seed that any encoding has."""
+        """Return every seed that any encoding has."""
         return sorted({seed for panel in self.panels for seed in panel.seeds})
 
 

@@ -5,10 +5,9 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
-from typing import NamedTuple, Protocol, TypeVar
+from typing import Any, NamedTuple, Protocol, TypeVar
 
-from tape_arith.arith.compare.run_states import Key, key, read_states
-from tape_arith.arith.errors import UsageError, unknown
+from tape_arith.arith.errors import Failure, UsageError, unknown
 from tape_arith.arith.files import slug
 from tape_arith.arith.grids.comparable import differences
 from tape_arith.arith.grids.evaluation_set import DEFAULT_SET, EvaluationSet
@@ -24,8 +23,12 @@ from tape_arith.arith.runs.command_lines import (
 )
 from tape_arith.arith.runs.find import find_grids, find_runs, preset_folder
 from tape_arith.arith.runs.preset import check_task, is_preset, load_preset, with_task
+from tape_arith.arith.runs.run import RunState
 from tape_arith.arith.terminal import say
 
+Key = tuple[str, str, int]
+"""Preset, encoding (as it was trained) and seed, which identify a run."""
+T = TypeVar("T")
 ALL = "all"
 """The value of `names` that selects every scored encoding of the preset."""
 _MOST_NAMED = 8
@@ -78,7 +81,7 @@ class Selection:
 
     @cached_property
     def named(self) -> list[Name]:
-        """The encodings, each once; [] means all. Raises UsageError if `names` is empty."""
+        """Return the encodings, each once; [] means all. Raises UsageError if `names` is empty."""
         if self.names == ALL:
             return []
         texts = filter(None, map(str.strip, self.names.split(",")))
@@ -289,3 +292,42 @@ def join_names(names: Sequence[str]) -> str:
     """Join encodings into part of a file's name: the first eight, then the number of the others."""
     more = len(names) - _MOST_NAMED
     return "-".join(map(slug, names[:_MOST_NAMED])) + (f"-and-{more}-more" if more > 0 else "")
+
+
+# ---- the files of runs -----------------------------------------------------------------------
+
+
+class TolerantState(RunState):
+    """The state of a run whose unreadable files are named once on stderr, then count as missing."""
+
+    @cached_property
+    def metrics(self) -> list[dict[str, Any]]:
+        return or_default(self.run.metrics, [])
+
+
+def read_states(root: Path) -> dict[Key, TolerantState]:
+    """Return the runs below `root` by the key in their run.json, also of unknown encodings."""
+    states: dict[Key, TolerantState] = {}
+    for run in find_runs(root):
+        state = TolerantState(run)
+        try:
+            record = state.record
+        except Failure as error:
+            say(f"note: {error}")
+        else:
+            states[record.preset, record.encoding, record.seed] = state
+    return states
+
+
+def key(grid: Grid) -> Key:
+    """Return the key of the run that a grid belongs to."""
+    return grid.preset, grid.encoding, grid.seed
+
+
+def or_default(read: Callable[[], T], default: T) -> T:
+    """Return the result of `read`, or `default` with a note on stderr if it fails."""
+    try:
+        return read()
+    except (UsageError, Failure) as error:
+        say(f"note: {error}")
+        return default

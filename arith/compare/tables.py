@@ -2,14 +2,14 @@
 
 import json
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from textwrap import wrap
 from typing import Any, TypeVar
 
 import pandas as pd
 from pandas.api.types import is_numeric_dtype
 
-from tape_arith.arith.compare.board import Board, Section
+from tape_arith.arith.compare.board import Board, Ranking, Row, Section
 from tape_arith.arith.compare.captions import ONE_SEED
 from tape_arith.arith.compare.columns import (
     OVER_PROBLEMS,
@@ -21,7 +21,6 @@ from tape_arith.arith.compare.columns import (
     with_something_known,
 )
 from tape_arith.arith.compare.effects import LEVEL
-from tape_arith.arith.compare.row import Row
 from tape_arith.arith.errors import UsageError
 
 T = TypeVar("T")
@@ -38,30 +37,23 @@ _IN_MATHS = {
     "\N{UPWARDS ARROW}": r"\uparrow",
     "\N{DOWNWARDS ARROW}": r"\downarrow",
 }
-# The small letters are those from U+03B1 on; the capitals that are not Latin too stand 32 before.
-_GREEK = dict(
-    enumerate(
-        (
-            *("alpha", "beta", "gamma", "delta", "epsilon", "zeta", "eta", "theta", "iota"),
-            *("kappa", "lambda", "mu", "nu", "xi", "", "pi", "rho", "varsigma", "sigma"),
-            *("tau", "upsilon", "varphi", "chi", "psi", "omega"),
-        ),
-        start=0x3B1,
-    )
-)
-_HAVE_CAPITALS = {
-    *("gamma", "delta", "theta", "lambda", "xi", "pi", "sigma"),
-    *("upsilon", "varphi", "psi", "omega"),
-}
+_SMALL = """
+alpha beta gamma delta epsilon zeta eta theta iota kappa lambda mu nu xi - pi rho varsigma sigma
+tau upsilon varphi chi psi omega
+"""
+"""LaTeX's commands for the small Greek letters from U+03B1 on; it has none for omicron."""
+_WITH_CAPITALS = "gamma delta theta lambda xi pi sigma upsilon varphi psi omega"
+"""Those whose capitals, which stand 32 before, are not Latin letters too."""
+_GREEK = {0x3B1 + place: name for place, name in enumerate(_SMALL.split()) if name != "-"}
 _CAPITALS = {
     code - 32: name.removeprefix("var").capitalize()
     for code, name in _GREEK.items()
-    if name in _HAVE_CAPITALS
+    if name in _WITH_CAPITALS.split()
 }
 _LATEX = str.maketrans(
     {sign: f"\\{sign}" for sign in "{}$&#%_"}
     | {sign: f"${command}$" for sign, command in _IN_MATHS.items()}
-    | {chr(code): f"$\\{name}$" for code, name in (_GREEK | _CAPITALS).items() if name}
+    | {chr(code): f"$\\{command}$" for code, command in (_GREEK | _CAPITALS).items()}
     | {"\\": r"\textbackslash{}", "^": r"\textasciicircum{}", "~": r"\textasciitilde{}"}
     | {"\N{EN DASH}": "--", "\N{NO-BREAK SPACE}": "~", "\N{DAGGER}": r"\dag{}"}
     | {'"': r"\texttt{\char34}", "`": r"\`{}", "\0": "{}"}
@@ -100,9 +92,8 @@ def csv_text(lines: Sequence[Mapping[str, object]], columns: Sequence[str] = ())
 
 def frame_to_csv(frame: pd.DataFrame) -> str:
     """Format a frame of numbers and texts as CSV."""
-    others = [name for name in frame.columns if not is_numeric_dtype(frame[name])]
-    texts = {str(name): frame[name].map(_inert) for name in others}
-    inert = frame.assign(**texts)
+    names = [name for name in frame.columns if not is_numeric_dtype(frame[name])]
+    inert = frame.assign(**{str(name): frame[name].map(_inert) for name in names})
     return inert.to_csv(index=False, lineterminator="\n", float_format="%.10g")
 
 
@@ -158,20 +149,27 @@ def column_table(columns: Sequence[Column[T]], rows: Iterable[T]) -> str:
     return pipe_table(texts(columns, rows), [column.head for column in columns if column.left])
 
 
-def sectioned(
-    heading: str,
-    sections: Sequence[Section[T]],
-    columns: Sequence[Column[T]],
-    notes: Sequence[str],
-) -> str:
-    """Format a heading and a pipe table for each section, then the notes, as Markdown."""
-    pieces = [f"# {as_markdown(heading)}\n"]
-    for title, reason, rows in sections:
+def to_csv(ranking: Ranking[T], columns: Sequence[str] = ()) -> str:
+    """Format the numbers of a ranking: shares in 0..1, times in seconds, lists as in `csv_text`.
+
+    Columns that are also in a sweep's table have the same names there.
+    """
+    return csv_text(ranking.numbers(), columns)
+
+
+def to_markdown(ranking: Ranking[T], columns: Sequence[str] = ()) -> str:
+    """Format a heading and a pipe table for each section, then the notes.
+
+    columns  the keys of the columns, if some are chosen
+    """
+    shown = choose(ranking.columns, columns)
+    pieces = [f"# {as_markdown(ranking.heading)}\n"]
+    for title, reason, rows in ranking.sections:
         pieces.append(f"## {title}\n")
         if reason:
             pieces.append(f"{reason[0].upper()}{reason[1:]}.\n")
-        pieces.append(column_table(columns, rows))
-    return "\n".join([*pieces, *(f"{as_markdown(note)}\n" for note in notes)])
+        pieces.append(column_table(shown, rows))
+    return "\n".join([*pieces, *(f"{as_markdown(note)}\n" for note in ranking.notes())])
 
 
 def floating(
@@ -192,8 +190,7 @@ def floating(
         + "\\begin{table*}\n\\centering\n\\scriptsize\n\\setlength{\\tabcolsep}{3pt}\n"
         # \width is the table's own: it shrinks to the page if it is wider.
         "\\resizebox{\\ifdim\\width>\\textwidth\\textwidth\\else\\width\\fi}{!}{"
-        + booktabs(parts, [column.head for column in columns if column.left]).rstrip()
-        + f"}}\n\\caption{{{escape(caption)}}}\n\\end{{table*}}\n"
+        f"{body}}}\n\\caption{{{below}}}\n\\end{{table*}}\n"
     )
 
 
@@ -239,12 +236,6 @@ def head_lines(head: str) -> list[str]:
 
 
 # ---- the leaderboard ---------------------------------------------------------------------------
-
-
-def _board_to_markdown(board: Board, columns: Sequence[str] = ()) -> str:
-    """Format a table for each section, then the notes; `columns` are keys, if some are chosen."""
-    shown = choose(board.columns, columns)
-    return sectioned(f"Leaderboard of {board.preset}", board.sections, shown, board.notes())
 
 
 def short_columns(board: Board, columns: Sequence[str] = ()) -> list[Column[Row]]:
@@ -295,14 +286,6 @@ def _board_to_latex(board: Board, columns: Sequence[str] = ()) -> str:
     return floating(board.sections, shown, legend(board, shown), board.notes())
 
 
-def _board_to_csv(board: Board, columns: Sequence[str] = ()) -> str:
-    """Format one CSV line per encoding: shares in 0..1, times in seconds, lists as in `csv_text`.
-
-    Columns that are also in a sweep's table have the same names there.
-    """
-    return csv_text(board.numbers(), columns)
-
-
 def _board_to_json(board: Board, columns: Sequence[str] = ()) -> str:
     """Format everything as JSON: keys are stable, and `schema` counts changes of them."""
 
@@ -335,9 +318,9 @@ def _board_to_json(board: Board, columns: Sequence[str] = ()) -> str:
     return json_text(document, columns)
 
 
-FORMATS = {
-    "markdown": _board_to_markdown,
-    "csv": _board_to_csv,
+FORMATS: Mapping[str, Callable[..., str]] = {
+    "markdown": to_markdown,
+    "csv": to_csv,
     "latex": _board_to_latex,
     "json": _board_to_json,
 }

@@ -1,11 +1,11 @@
 """Encodings by tasks: a mean out of distribution for each, and mean ranks, in every format."""
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 from tape_arith.arith.compare import captions
-from tape_arith.arith.compare.board import Section
+from tape_arith.arith.compare.board import Ranking, Section
 from tape_arith.arith.compare.captions import NBSP, ONE_SEED, percent_of
 from tape_arith.arith.compare.columns import (
     UNKNOWN,
@@ -15,7 +15,7 @@ from tape_arith.arith.compare.columns import (
     numbers,
     panel_columns,
 )
-from tape_arith.arith.compare.tables import csv_text, floating, json_text, sectioned
+from tape_arith.arith.compare.tables import floating, json_text, to_csv, to_markdown
 from tape_arith.arith.grids.axes import Region
 from tape_arith.arith.grids.panel import Panel
 
@@ -25,12 +25,12 @@ _NOT_CONVERGED = (
     "ranked all the same."
 )
 _SEED_NOTE = f"{ONE_SEED}: one seed, ± over problems, this run only."
-ORDER = (
+_ORDER = (
     "Mean rank: by mean out of distribution among the encodings of its section here, those told "
     "the tested length among the task-agnostic; equal means share a rank. It compares best what is "
     "scored in the same tasks; what is scored in fewer than half of them stands last."
 )
-COUNTS = "In brackets: the number of tasks that a mean rank is over."
+_COUNTS = "In brackets: the number of tasks that a mean rank is over."
 
 
 class TaskRuns(NamedTuple):
@@ -84,8 +84,10 @@ class Cell(NamedTuple):
 
 
 @dataclass(frozen=True)
-class TaskTable:
+class TaskTable(Ranking[Line]):
     """Encodings by tasks."""
+
+    heading = "Leaderboard across tasks"
 
     runs: Sequence[TaskRuns]
     """The runs of each task."""
@@ -101,14 +103,9 @@ class TaskTable:
         return [runs.task for runs in self.runs]
 
     @property
-    def lines(self) -> list[Line]:
-        """Return the lines of all sections, in order."""
-        return [line for section in self.sections for line in section.rows]
-
-    @property
     def panels(self) -> list[Panel]:
         """Return all that is scored."""
-        return [panel for line in self.lines for panel in line.cells.values()]
+        return [panel for line in self.rows for panel in line.cells.values()]
 
     @property
     def has_unranked(self) -> bool:
@@ -119,10 +116,6 @@ class TaskTable:
     def has_one_seed(self) -> bool:
         """Tell whether an encoding has a single seed in a task."""
         return any(len(panel.seeds) == 1 for panel in self.panels)
-
-    def label(self, line: Line) -> str:
-        """Return the name to print of an encoding."""
-        return self.labels.get(line.encoding, line.encoding)
 
     @property
     def columns(self) -> list[Column[Line]]:
@@ -136,7 +129,7 @@ class TaskTable:
             return Column(column_key(task), f"{task}, %", text)
 
         return [
-            Column("encoding", "encoding", self.label, left=True),
+            Column("encoding", "encoding", lambda line: self.label(line.encoding), left=True),
             *map(of_task, self.tasks),
             Column("mean_rank", "mean rank", lambda line: self.rank_text(line, 2)),
         ]
@@ -152,7 +145,7 @@ class TaskTable:
     @property
     def has_counts(self) -> bool:
         """Tell whether an encoding is ranked in some of the tasks that count but not in all."""
-        return any(0 < len(line.counted_ranks) < len(line.counted) for line in self.lines)
+        return any(0 < len(line.counted_ranks) < len(line.counted) for line in self.rows)
 
     def numbers(self) -> list[dict[str, object]]:
         """Return a row for each encoding and task, in order; shares are in 0..1."""
@@ -191,14 +184,14 @@ class TaskTable:
         """Return what a reader must know, in paragraphs."""
         ranges = any("\N{EN DASH}" in percent_of(panel, _SHOWN) for panel in self.panels)
         signs = [
-            COUNTS if self.has_counts else "",
+            _COUNTS if self.has_counts else "",
             _NOT_CONVERGED if self.has_unranked else "",
             _SEED_NOTE if self.has_one_seed else "",
         ]
         return [
             f"Exact match out of distribution in percent, mean ± 95{NBSP}% interval over seeds "
             f"(Student{NBSP}t). {captions.RANGES if ranges else ''}".rstrip(),
-            " ".join(filter(None, [ORDER, self.uncounted, *signs])),
+            " ".join(filter(None, [_ORDER, self.uncounted, *signs])),
             *(runs.source for runs in self.runs),
             *captions.left_out(self.left_out),
         ]
@@ -209,20 +202,9 @@ def signs(panel: Panel) -> str:
     return ONE_SEED * (len(panel.seeds) == 1) + "*" * (panel.convergence is not None)
 
 
-def _to_markdown(table: TaskTable, columns: Sequence[str] = ()) -> str:
-    """Format a table for each section, then the notes; `columns` are keys, if some are chosen."""
-    shown = choose(table.columns, columns)
-    return sectioned("Leaderboard across tasks", table.sections, shown, table.notes())
-
-
 def _to_latex(table: TaskTable, columns: Sequence[str] = ()) -> str:
     """Format a floating table, with the notes as its caption."""
     return floating(table.sections, choose(table.columns, columns), " ".join(table.notes()))
-
-
-def _to_csv(table: TaskTable, columns: Sequence[str] = ()) -> str:
-    """Format one CSV line per encoding and task: shares in 0..1, lists as in `csv_text`."""
-    return csv_text(table.numbers(), columns)
 
 
 def _to_json(table: TaskTable, columns: Sequence[str] = ()) -> str:
@@ -238,4 +220,9 @@ def _to_json(table: TaskTable, columns: Sequence[str] = ()) -> str:
     return json_text(content, columns)
 
 
-FORMATS = {"markdown": _to_markdown, "csv": _to_csv, "latex": _to_latex, "json": _to_json}
+FORMATS: Mapping[str, Callable[..., str]] = {
+    "markdown": to_markdown,
+    "csv": to_csv,
+    "latex": _to_latex,
+    "json": _to_json,
+}

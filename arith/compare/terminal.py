@@ -11,11 +11,10 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from tape_arith.arith.compare.board import Board
+from tape_arith.arith.compare.board import Board, Row
 from tape_arith.arith.compare.captions import left_out
 from tape_arith.arith.compare.columns import Column
 from tape_arith.arith.compare.effects import contrasts_note
-from tape_arith.arith.compare.row import Row
 from tape_arith.arith.compare.tables import (
     from_markdown,
     head_lines,
@@ -51,7 +50,7 @@ def print_board(
         widths["encoding"] = min(widths["encoding"], _LONGEST_NAME)
         shown = _fitting(every, widths, room)
     console.width = max(room, sum(widths[column.head] + _GAP for column in shown))
-    console.print(_text(f"Leaderboard of {board.preset}"), style="bold")
+    console.print(_text(board.heading), style="bold")
     notes_width = min(room, _NOTES_WIDTH)
     left = [column.head for column in shown if column.left]
     for number, section in enumerate(board.sections):

@@ -7,9 +7,9 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
-from tape_arith.arith.compare.ablations import REGIONS, Families, Member, members_of
 from tape_arith.arith.compare.captions import NBSP, source
 from tape_arith.arith.compare.labels import panel_labels
+from tape_arith.arith.compare.sweep_tables import DRAWN, Families, Member, members_of
 from tape_arith.arith.figures.leaderboard import COLOUR, NOT_RANKED, draw_seeds, seed_signs
 from tape_arith.arith.figures.style import GREY, LETTERS, finish, page, styled
 from tape_arith.arith.grids.axes import REGION_WORDS, Region
@@ -34,7 +34,7 @@ def compose(families: Families, panels: Sequence[Panel]) -> Figure:
     note, height = _note(members, panels, labels), _ROW_HEIGHT * (heights[-1] + 1) + 0.5
     figure = page(5.5, height, note, handles, 2)
     inside, outside = figure.subplots(1, 2)
-    for ax, region in zip((inside, outside), REGIONS, strict=True):
+    for ax, region in zip((inside, outside), DRAWN, strict=True):
         values = [
             value
             for y, member in zip(heights, members, strict=True)

@@ -36,7 +36,7 @@ def compose(table: TaskTable, *, width: float | None = None, caption: bool = Tru
     heights, titles = _heights(table)
     bottom, heads = max(heights.values()) + 1, table.tasks
     width = width or float(np.clip(_NAMES + _CELL * len(heads) + _RANKS, 3.4, 7.2))
-    names = [fit(table.label(line), 72 * _NAMES - 8, _LETTERS) for line in table.lines]
+    names = [fit(table.label(line.encoding), 72 * _NAMES - 8, _LETTERS) for line in table.rows]
     longest = max(text_width(name, size) for name, size in names) / 72
     cell = 72 * (width - longest - 0.2 - _RANKS) / len(heads)
     letters = _LETTERS * min(1, 0.92 * cell / max(map(_number_width, table.panels), default=1))
@@ -65,7 +65,7 @@ def compose(table: TaskTable, *, width: float | None = None, caption: bool = Tru
     for label, (_, size) in zip(ax.get_yticklabels(), names, strict=True):
         label.set_fontsize(size)
     ax.spines[:].set_visible(False)
-    for line in table.lines:
+    for line in table.rows:
         y = heights[line.encoding]
         for x, head in enumerate(heads):
             _draw_cell(ax, x, y, line.cells.get(head), letters)
@@ -98,6 +98,11 @@ def _note(table: TaskTable) -> str:
         "in brackets the number of tasks that it is over" * table.has_counts,
         "*: not converged, or not known to be" * table.has_unranked,
         f"{ONE_SEED}: one seed" * table.has_one_seed,
+        *(
+            f"{runs.task}: {', '.join(words)}"
+            for runs in table.runs
+            if (words := [text for text in (runs.guess, runs.seen) if text])
+        ),
     ]
     return (
         f"Exact match out of distribution, mean over seeds in{NBSP}%, of presets "

@@ -18,7 +18,7 @@ from tape_arith.arith.compare.curves import Curves, by_seed
 from tape_arith.arith.compare.labels import display_names
 from tape_arith.arith.compare.lengths import measured
 from tape_arith.arith.figures import style
-from tape_arith.arith.figures.looks import looks as looks_of
+from tape_arith.arith.figures.looks import looks_of
 
 _MEASURES = {
     "state norm": ("norm of e", "Frobenius norm a frequency"),

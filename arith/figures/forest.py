@@ -13,6 +13,7 @@ from tape_arith.arith.errors import UsageError, unknown
 from tape_arith.arith.figures import style
 from tape_arith.arith.figures.leaderboard import (
     COLOUR,
+    INTERVAL,
     LETTERS,
     PAGE_WIDTH,
     ROW,
@@ -25,7 +26,6 @@ from tape_arith.arith.grids.statistics import Welch
 
 _COLUMNS = {"difference": 52, "seeds": 72}
 """Columns of numbers, and how far right of the axes each ends, in points."""
-_INTERVAL: dict[str, Any] = {"linewidth": 2.0, "alpha": 0.35, "solid_capstyle": "butt"}
 _DIFFERENCE: dict[str, Any] = {"linestyle": "", "marker": "D", "markersize": 3}
 _PAIRED: dict[str, Any] = {"linestyle": "", "marker": "|", "markersize": 5, "mew": 0.8}
 
@@ -48,17 +48,17 @@ def compose(
         raise unknown("ranked encoding", other, [row.panel.name for row in board.rows])
     if not reference.ranked or len(reference.seeds) < 2:
         raise UsageError(f"{other} is not ranked or has one seed: compare with another encoding")
-    found = {
+    effects = {
         row.panel.name: each
         for row in board.rows
         if row.panel.ranked and (each := effect(row.panel, reference)).welch
     }
-    if not found:
+    if not effects:
         raise UsageError(
             f"no other encoding is ranked with two seeds: nothing to compare {other} with"
         )
-    titles, placed = heights(board.only([*found]))
-    known = [each.welch for each in found.values() if each.welch]
+    titles, placed = heights(board.only([*effects]))
+    known = [each.welch for each in effects.values() if each.welch]
     low = min(0.0, *(100 * each.difference for each in known))
     high = max(1.0, *(100 * each.difference for each in known))
     step = next((n for n in (1, 2, 5, 10, 20, 50) if (high - low) / n <= 6), 50)
@@ -70,7 +70,7 @@ def compose(
         _note(board, other, cut=any(_is_cut(each, first, last) for each in known)) * caption,
         [
             Line2D([], [], color=COLOUR, label="difference of the means", **_DIFFERENCE),
-            Line2D([], [], color=COLOUR, label=f"its 95{NBSP}% interval (Welch)", **_INTERVAL),
+            Line2D([], [], color=COLOUR, label=f"its 95{NBSP}% interval (Welch)", **INTERVAL),
             Line2D([], [], color=COLOUR, label="ends of the interval paired by seed", **_PAIRED),
         ],
         2,
@@ -87,13 +87,13 @@ def compose(
         write_right(ax, right, -0.6, head, style.GREY)
     for y, row in placed.items():
         ax.axhline(y, color="#efefef", linewidth=0.5, zorder=0)
-        test, pairs = found[row.panel.name].welch, found[row.panel.name].paired
+        test, pairs = effects[row.panel.name].welch, effects[row.panel.name].paired
         assert test is not None, "rows without a test are left out"
         text = points(test.difference, test.half_width)
         write_right(ax, _COLUMNS["difference"], y, text, "black")
         write_right(ax, _COLUMNS["seeds"], y, str(len(row.panel.seeds)), "black")
         middle, arm = 100 * test.difference, 100 * test.half_width
-        ax.plot([middle - arm, middle + arm], [y, y], **_INTERVAL, color=COLOUR, zorder=2)
+        ax.plot([middle - arm, middle + arm], [y, y], **INTERVAL, color=COLOUR, zorder=2)
         ax.plot(middle, y, **_DIFFERENCE, color=COLOUR, zorder=4)
         if pairs is not None:
             ends = [100 * (pairs.difference + sign * pairs.half_width) for sign in (-1, 1)]

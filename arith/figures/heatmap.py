@@ -132,27 +132,14 @@ def draw(
     The arguments are those of `tape_arith.heatmap`. Raises UsageError as `heatmap_panels`.
     """
     panels, in_order = heatmap_panels(selection, seed=seed, sort=sort)
-    drawn = draw_panels(panels, in_order=in_order, labels=labels, by_length=by_length, **looks)
+    drawn = compose(panels, in_order=in_order, labels=labels, by_length=by_length, **looks)
     return drawn, selection.figure_path(panels, "-by-length" * by_length)
-
-
-def draw_panels(
-    panels: Sequence[Panel],
-    *,
-    in_order: bool = False,
-    labels: Mapping[str, str] | None = None,
-    **looks: Any,
-) -> Figure:
-    """Draw panels with their labels; `in_order` says that they are in that of `sort_panels`."""
-    names = panel_labels(panels, labels)
-    order = describe_order(panels) if in_order else ""
-    return compose(panels, order=order, labels=names, **looks)
 
 
 def compose(
     panels: Sequence[Panel],
     *,
-    order: str = "",
+    in_order: bool = False,
     labels: Mapping[str, str] | None = None,
     width: float | None = None,
     columns: int | None = None,
@@ -161,13 +148,15 @@ def compose(
 ) -> Figure:
     """Return the figure of `panels`.
 
-    `order` is a clause about the order of the panels, and `labels` has the names to print
-    (`panel_labels`). The first axes are the panels; then come the difference of two, and the
-    colour bars. Grids of one axis are drawn as lines over it, and others too with `by_length`:
-    over the length of the longer operand.
+    The first axes are the panels; then come the difference of two, and the colour bars. Grids of
+    one axis are drawn as lines over it, and others too with `by_length`: over the length of the
+    longer operand.
+
+    in_order  whether the panels are in the order of `sort_panels`
+    labels    names to print in place of their usual labels
     """
-    labels = labels or panel_labels(panels)
-    lengths = panels[0].axes
+    labels = panel_labels(panels, labels)
+    lengths, order = panels[0].axes, describe_order(panels) if in_order else ""
     if len(lengths) == 1 or by_length:
         return compose_lines(panels, labels, order, width=width, columns=columns, caption=caption)
     compared = len(panels) == 2
@@ -317,7 +306,7 @@ def _write_title(
         look |= {"fontsize": place.letters}
         note = ax.annotate(text, (0, 1), (x, 4 + step * row), **look)
         note.set_in_layout(False)
-        style.fit_later(note, whole=True)
+        style.fit_later(note, uncut=True)
 
     for row, line in enumerate(reversed(lines)):
         write(line, row, color="#222222")

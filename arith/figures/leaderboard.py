@@ -8,10 +8,9 @@ from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from matplotlib.text import Annotation
 
-from tape_arith.arith.compare.board import Board, Section
+from tape_arith.arith.compare.board import Board, Row, Section
 from tape_arith.arith.compare.captions import NBSP, decimals, left_out
 from tape_arith.arith.compare.lengths import cell
-from tape_arith.arith.compare.row import Row
 from tape_arith.arith.figures import style
 from tape_arith.arith.figures.text import fit, text_width
 from tape_arith.arith.grids.axes import Region
@@ -28,7 +27,7 @@ _COLUMNS = {"mean": 23, "in dist.": 47, "seeds": 66}
 _MEANS: tuple[Region, ...] = ("out_of_distribution", "in_distribution")
 LETTERS = 6.0
 COLOUR, NOT_RANKED = "#1f5f8b", "#9a9a9a"
-_INTERVAL: dict[str, Any] = {"linewidth": 2.0, "alpha": 0.35, "solid_capstyle": "butt"}
+INTERVAL: dict[str, Any] = {"linewidth": 2.0, "alpha": 0.35, "solid_capstyle": "butt"}
 _SEED: dict[str, Any] = {"linestyle": "", "marker": "o", "markersize": 2.8, "mew": 0.3, "mec": "w"}
 _ALONE: dict[str, Any] = {"linestyle": "", "marker": "D", "markersize": 3, "mew": 0.8, "mfc": "w"}
 _MEAN: dict[str, Any] = {"linestyle": "", "marker": "|", "markersize": 6.5, "mew": 1.1}
@@ -109,7 +108,7 @@ def draw_seeds(ax: Axes, y: float, panel: Panel, region: Region, colour: str) ->
     ax.plot(values, [y] * len(values), **sign, color=colour, zorder=3, clip_on=False)
     if interval is not None and len(panel.seeds) > 1:
         ends = [100 * interval.low, 100 * interval.high]
-        ax.plot(ends, [y, y], **_INTERVAL, color=colour, zorder=2)
+        ax.plot(ends, [y, y], **INTERVAL, color=colour, zorder=2)
         ax.plot(100 * interval.mean, y, **_MEAN, color=colour, zorder=4, clip_on=False)
 
 
@@ -118,7 +117,7 @@ def seed_signs(panels: Sequence[Panel], *, grey: bool = False) -> list[Line2D]:
     signs: dict[str, dict[str, Any]] = {}
     if any(len(panel.seeds) > 1 for panel in panels):
         signs |= {"a seed (training run)": _SEED, "their mean": _MEAN}
-        signs[f"95{NBSP}% interval over seeds (Student{NBSP}t)"] = _INTERVAL
+        signs[f"95{NBSP}% interval over seeds (Student{NBSP}t)"] = INTERVAL
     if any(len(panel.seeds) == 1 for panel in panels):
         signs["one seed: this run only"] = _ALONE
     handles = [Line2D([], [], color=COLOUR, **sign, label=label) for label, sign in signs.items()]
@@ -135,7 +134,7 @@ def write_title(figure: Figure, ax: Axes, y: float, section: Section[Row]) -> No
         # A white box hides the lines of the grid behind the words.
         paper = {"facecolor": "white", "edgecolor": "none", "pad": 0.5}
         reason = _annotate(ax, section.reason, (0, y), start, color=style.GREY, bbox=paper, **place)
-        style.fit_later(reason, whole=True)
+        style.fit_later(reason, uncut=True)
 
 
 def write_right(ax: Axes, x: float, y: float, text: str, colour: str) -> None:

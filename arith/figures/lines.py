@@ -10,11 +10,10 @@ from matplotlib.patches import Patch
 
 from tape_arith.arith.compare import captions
 from tape_arith.arith.compare.captions import NBSP
+from tape_arith.arith.compare.labels import prior_word
 from tape_arith.arith.compare.lengths import axis_label, longer_label, ticks
-from tape_arith.arith.compare.priors import prior_word
 from tape_arith.arith.figures import style
-from tape_arith.arith.figures.looks import Look
-from tape_arith.arith.figures.looks import looks as looks_of
+from tape_arith.arith.figures.looks import Look, looks_of
 from tape_arith.arith.grids.axes import REGION_WORDS, Region, ScoredAxis
 from tape_arith.arith.grids.panel import Panel
 

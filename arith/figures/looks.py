@@ -57,14 +57,14 @@ class Look(NamedTuple):
         }
 
 
-def looks(names: Iterable[str]) -> dict[str, Look]:
+def looks_of(names: Iterable[str]) -> dict[str, Look]:
     """Return the look of each encoding of a figure, in the order of `names`.
 
     A variant, such as `fire:init_l=512` or `rope+yarn`, has the colour of its encoding. Where two
     look the same, the one with the longer name takes the next dashes of its colour that are free;
     up to 32 differ in colour or dashes, up to 64 in colour or marker.
 
-    >>> rope, yarn = looks(["rope", "rope+yarn"]).values()
+    >>> rope, yarn = looks_of(["rope", "rope+yarn"]).values()
     >>> rope.colour == yarn.colour, rope.dashes == yarn.dashes
     (True, False)
     """

@@ -102,7 +102,7 @@ class Page(Figure):
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
         self.to_fit: dict[Text, bool] | None = {}
-        """Texts to fit into their room from their left end on, and whether each must stay whole;
+        """Texts to fit into their room from their left end on, and whether each must stay uncut;
         None once that is done."""
 
     def draw(self, renderer: Any) -> None:
@@ -156,15 +156,16 @@ class Page(Figure):
                         "give a larger --width or shorter labels"
                     ) from None
             self.set_layout_engine("none")
-        panels = [(ax, ax.get_tightbbox(for_layout_only=True)) for ax in self.axes]
-        for (text, stays_whole), whole in zip(to_fit.items(), words, strict=True):
-            text.set_text(whole)
+        boxes = [(ax, ax.get_tightbbox(for_layout_only=True)) for ax in self.axes]
+        panels = [(ax, panel) for ax, panel in boxes if panel is not None]
+        for (text, stays_uncut), line in zip(to_fit.items(), words, strict=True):
+            text.set_text(line)
             box, right = text.get_window_extent(), self.bbox.x1 - self.dpi * _MARGIN / 2
             for ax, panel in panels:
-                beside = panel is not None and panel.y0 < box.y1 and box.y0 < panel.y1
-                if ax is not text.axes and panel is not None and beside and panel.x0 > box.x0:
+                is_level = panel.y0 < box.y1 and box.y0 < panel.y1
+                if ax is not text.axes and is_level and panel.x0 > box.x0:
                     right = min(right, panel.x0 - self.dpi * _MARGIN / 2)
-            fit_artist(text, 72 * (right - box.x0) / self.dpi, whole=stays_whole)
+            fit_artist(text, 72 * (right - box.x0) / self.dpi, uncut=stays_uncut)
 
 
 def save(figure: Figure, path: Path) -> None:
@@ -245,11 +246,11 @@ def write_title(ax: Axes, title: str, **look: Any) -> None:
     fit_later(ax.set_title(title, loc="left", **look))
 
 
-def fit_later(text: Text, *, whole: bool = False) -> None:
+def fit_later(text: Text, *, uncut: bool = False) -> None:
     """Keep `text` on its page and off the panels to its right, once these have their places."""
     figure = text.get_figure()
     if isinstance(figure, Page) and figure.to_fit is not None:
-        figure.to_fit[text] = whole
+        figure.to_fit[text] = uncut
 
 
 def finish(

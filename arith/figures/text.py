@@ -112,15 +112,15 @@ def lines(text: str, width: float, size: float) -> list[str]:
 
 
 def fit(
-    text: str, width: float, size: float, weight: str = "normal", *, whole: bool = False
+    text: str, width: float, size: float, weight: str = "normal", *, uncut: bool = False
 ) -> tuple[str, float]:
     """Return `text` and a letter size, at most `size`, so that it fits in `width` points.
 
     A name too long for the smallest readable letters loses its beginning, since the end tells
-    names of one encoding apart. What must stay `whole`, such as a number, gets smaller letters.
+    names of one encoding apart. What must stay `uncut`, such as a number, gets smaller letters.
     """
-    smallest = min(size, max(SMALLEST, 0.6 * size)) if not whole else 1.0
-    while not whole and len(text) > 2 and text_width(text, smallest, weight) > width:
+    smallest = min(size, max(SMALLEST, 0.6 * size)) if not uncut else 1.0
+    while not uncut and len(text) > 2 and text_width(text, smallest, weight) > width:
         text = "\N{HORIZONTAL ELLIPSIS}" + text[2:]
     # Each letter begins at a whole pixel, so the width is not proportional to the size.
     while size > smallest and (drawn := text_width(text, size, weight)) > width:
@@ -128,8 +128,8 @@ def fit(
     return text, size
 
 
-def fit_artist(text: Text, width: float, *, whole: bool = False) -> None:
+def fit_artist(text: Text, width: float, *, uncut: bool = False) -> None:
     """Make each line of a drawn text fit in `width` points, all in letters of one size."""
     size, weight = float(text.get_fontsize()), str(text.get_fontweight())
-    fitted = [fit(line, width, size, weight, whole=whole) for line in text.get_text().split("\n")]
+    fitted = [fit(line, width, size, weight, uncut=uncut) for line in text.get_text().split("\n")]
     text.set(text="\n".join(line for line, _ in fitted), fontsize=min(size for _, size in fitted))

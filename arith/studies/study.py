@@ -11,7 +11,7 @@ from matplotlib.figure import Figure
 from tape_arith.arith.compare.captions import SPLIT_WORDS, describe_seeds, preset_words
 from tape_arith.arith.compare.labels import display_names
 from tape_arith.arith.compare.tables import frame_to_csv, json_text, pipe_table
-from tape_arith.arith.figures.looks import Look, looks
+from tape_arith.arith.figures.looks import Look, looks_of
 from tape_arith.arith.grids.axes import REGION_WORDS, Region
 from tape_arith.arith.grids.statistics import student_t
 from tape_arith.arith.studies import load
@@ -55,7 +55,7 @@ class Study:
         """The look of each label, that of its encoding."""
         first = self.labelled.groupby("label", sort=False)[["encoding", "leading_bos"]].first()
         names = [f"{name},{most}" if most else name for name, most in first.to_numpy()]
-        return dict(zip(map(str, first.index), looks(names).values(), strict=True))
+        return dict(zip(map(str, first.index), looks_of(names).values(), strict=True))
 
     @property
     def points(self) -> dict[str, dict[str, Any]]:

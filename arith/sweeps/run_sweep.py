@@ -1,19 +1,30 @@
 """Run the jobs of a sweep or of the command `run`; write tables and figures of the results."""
 
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import chain
 from pathlib import Path
 from statistics import fmean
-from typing import Any, TypeVar
+from typing import Any
 
-from tape_arith.arith.compare import ablations
 from tape_arith.arith.compare.board import Board
 from tape_arith.arith.compare.leaderboard import board_of
-from tape_arith.arith.compare.run_states import read_states
-from tape_arith.arith.compare.selection import Excluded, Selection, choose_group, warn_excluded
-from tape_arith.arith.compare.sweep_table import FORMATS, SweptRow, in_order
+from tape_arith.arith.compare.selection import (
+    Excluded,
+    Selection,
+    choose_group,
+    read_states,
+    warn_excluded,
+)
+from tape_arith.arith.compare.sweep_tables import (
+    SweptRow,
+    Table,
+    ablation_table,
+    families,
+    in_order,
+    sweep_table,
+)
 from tape_arith.arith.data.bucket import EVALUATION
 from tape_arith.arith.data.dataset import FILE
 from tape_arith.arith.decoders.build import check_trainable
@@ -42,7 +53,6 @@ from tape_arith.arith.sweeps.sweep import RUN, Combination, Sweep, sweep_copy, s
 from tape_arith.arith.terminal import say
 from tape_arith.arith.training.begin import check_free
 
-_T = TypeVar("_T")
 _Scored = dict[tuple[Name, Config], list[Grid]]
 """The grids, one per seed, of an encoding with a config."""
 
@@ -201,9 +211,16 @@ def draw_comparison(requests: Sequence[Request]) -> list[Path]:
     figure = selection.figure_path(panels)
     style.save(heatmap.compose(panels), figure)
     table = in_order(SweptRow(panel, {}) for panel in panels)
-    for ending, to_text in FORMATS.items():
-        write_text(figure.parent / f"table.{ending}", to_text(table))
+    _write_table(sweep_table(table), figure.parent / "table")
     return [figure]
+
+
+def _write_table(table: Table[Any], stem: Path) -> list[Path]:
+    """Write a table as Markdown and as CSV; return the paths."""
+    texts = {f"{stem.name}.md": table.to_markdown(), f"{stem.name}.csv": table.to_csv()}
+    for name, text in texts.items():
+        write_text(stem.parent / name, text)
+    return [stem.parent / name for name in texts]
 
 
 def _comparable(grids: Sequence[Grid]) -> tuple[list[Grid], list[Excluded]]:
@@ -223,18 +240,13 @@ def write_tables(sweep: Sweep, out: Path) -> list[Path]:
     """
     folder = sweep_folder(sweep.name, out)
     written: list[Path] = []
-
-    def write(stem: str, content: _T, formats: Mapping[str, Callable[[_T], str]]) -> None:
-        for ending, to_text in formats.items():
-            written.append(folder / f"{stem}.{ending}")
-            write_text(written[-1], to_text(content))
-
     scored = {split: scored_grids(sweep, out, EvaluationSet(split)) for split in sweep.splits}
     warn_excluded(dict.fromkeys(chain(*(excluded for _, excluded in scored.values()))))
     for split, (grids, _) in scored.items():
         table = [row for each in sweep.combinations for row in _rows(sweep, each, grids)]
         if table:
-            write("table" if split == EVALUATION else f"table@{split}", table, FORMATS)
+            stem = "table" if split == EVALUATION else f"table@{split}"
+            written += _write_table(sweep_table(table), folder / stem)
     grids, _ = scored.get(EVALUATION, ({}, []))
     for combination in sweep.combinations if _is_family(sweep) else ():
         panels = [panel for _, panel in choices(sweep, combination.configs, grids)]
@@ -242,8 +254,8 @@ def write_tables(sweep: Sweep, out: Path) -> list[Path]:
             preset = [slug(combination.preset)] if len(sweep.presets) > 1 else []
             label = ",".join(filter(None, [*preset, sweep.label(combination.configs[0])]))
             stem = f"ablations@{label}" if label else "ablations"
-            members = ablations.families(panels)
-            write(stem, members, ablations.FORMATS)
+            members = families(panels)
+            written += _write_table(ablation_table(members), folder / stem)
             written.append(folder / f"{stem}.png")
             style.save(compose_ablations(members, panels), written[-1])
     earlier = [*folder.glob("table*.*"), *folder.glob("ablations*.*")]

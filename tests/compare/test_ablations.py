@@ -10,8 +10,7 @@ import pytest
 from matplotlib.collections import LineCollection
 from scipy import stats
 
-from tape_arith.arith.compare import ablations
-from tape_arith.arith.compare.ablations import families
+from tape_arith.arith.compare.sweep_tables import ablation_table, families
 from tape_arith.arith.figures.ablations import compose as compose_ablations
 from tape_arith.arith.grids.panel import Panel
 from tests.helpers.figures import assert_nothing_is_cut_off, words
@@ -45,7 +44,7 @@ def test_families_are_what_names_begin_with() -> None:
     # The last one is without the one it is taken from.
     assert labels == [["tape", "width=4", "context=no-mlp"], ["rope"], ["tape-heads:width=4"]]
     assert [round(member.difference or 0, 6) for member in grouped[0]] == [0, 0.32, 0.023333]
-    lines = list(csv.DictReader(io.StringIO(ablations.to_csv(grouped))))
+    lines = list(csv.DictReader(io.StringIO(ablation_table(grouped).to_csv())))
     assert [line["family"] for line in lines] == ["tape"] * 3 + ["rope", "tape-heads"]
     assert float(lines[1]["difference"]) == pytest.approx(fmean([0.5, 0.6, 0.58]) - 0.24)
     assert lines[0]["difference"] == "" and 0 < float(lines[1]["p_welch_holm"]) < 0.05
@@ -79,7 +78,7 @@ def test_two_classes_of_one_file_are_two_families() -> None:
     grouped = families([panel(name, [50]) for name in names])
     labels = [[member.label for member in members] for members in grouped]
     assert labels == [["mine.py:A"], ["mine.py:B", "width=4"]]
-    lines = list(csv.DictReader(io.StringIO(ablations.to_csv(grouped))))
+    lines = list(csv.DictReader(io.StringIO(ablation_table(grouped).to_csv())))
     assert [line["family"] for line in lines] == ["mine.py:A", "mine.py:B", "mine.py:B"]
 
 
@@ -87,7 +86,7 @@ def test_unconverged_runs_and_single_seeds_are_not_tested() -> None:
     changed = [PANELS[1], panel("tape:width=4", [50, 60, 58], inside=90)]
     (members,) = families([*changed, panel("tape:width=8", [70])])
     assert [member.p for member in members] == [None] * 3
-    table = ablations.to_markdown([members])
+    table = ablation_table([members]).to_markdown()
     assert "| TAPE (width=4) | 3 | 90.0 ± 0.0 | 56.0 ± 13.1 | +32.0 | - | not converged |" in table
     assert "1 (± over problems)" in table
 

@@ -147,7 +147,7 @@ def test_what_ranks_is_the_mean_out_of_distribution() -> None:
 
 
 def test_half_of_the_tasks_are_enough_to_be_ranked_first(root: Path) -> None:
-    lines = across_tasks(Selection(root, "fire,rope"), "sort,copy").lines
+    lines = across_tasks(Selection(root, "fire,rope"), "sort,copy").rows
     assert (lines[0].encoding, lines[0].ranks) == ("fire", {"copy": 1}) and len(lines[1].ranks) == 2
 
 
@@ -159,7 +159,7 @@ def test_tasks_that_tell_nothing_about_positions_are_in_no_mean(tmp_path: Path) 
     assert table.uncounted.split(": ", 1)[1] == (
         "parity (the order of the tokens does not matter there); sum (nobody solves it)."
     )
-    fire, rope = table.lines
+    fire, rope = table.rows
     assert (fire.mean_rank, rope.mean_rank, table.has_counts) == (1.0, 2.0, False)
     assert rope.ranks == {"copy": 2.0, "parity": 2.0, "sum": 1.5}
     assert table.uncounted in done("tasks", "--runs", tmp_path, "all").out
@@ -170,7 +170,7 @@ def test_the_heatmap_has_the_table_s_means(root: Path) -> None:
     figure = compose(table)
     ax = figure.axes[0]
     texts = {tuple(np.floor(text.get_position()).astype(int)): text.get_text() for text in ax.texts}
-    names = dict(zip([line.encoding for line in table.lines], ax.get_yticks(), strict=True))
+    names = dict(zip([line.encoding for line in table.rows], ax.get_yticks(), strict=True))
     for (name, task), seeds in means.items():
         place = list(TASKS).index(task), int(np.floor(names[name]))
         assert float(texts[place].rstrip("*\N{DAGGER}")) == pytest.approx(

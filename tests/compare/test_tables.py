@@ -4,6 +4,8 @@ import csv
 import io
 import re
 from collections.abc import Sequence
+from types import SimpleNamespace
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -13,14 +15,14 @@ from rich.console import Console
 from tape_arith.arith.compare import captions
 from tape_arith.arith.compare.board import Section
 from tape_arith.arith.compare.columns import Column
-from tape_arith.arith.compare.sweep_table import SweptRow, in_order, to_csv, to_markdown
+from tape_arith.arith.compare.sweep_tables import SweptRow, in_order, sweep_table
 from tape_arith.arith.compare.tables import (
     booktabs,
     csv_text,
     escape,
     floating,
     frame_to_csv,
-    sectioned,
+    to_markdown,
 )
 from tape_arith.arith.compare.terminal import print_markdown
 from tape_arith.arith.grids.panel import Panel, panels_of
@@ -63,7 +65,7 @@ def test_seeds_that_many_encodings_have_are_counted() -> None:
 
 
 def test_csv() -> None:
-    text = to_csv(rows([panel("tape", 10), panel("fire", 20, seeds=1)]))
+    text = sweep_table(rows([panel("tape", 10), panel("fire", 20, seeds=1)])).to_csv()
     fire, tape = csv.DictReader(io.StringIO(text))
     assert (fire["encoding"], fire["seeds"], fire["interval"]) == ("fire", "0", "this run only")
     assert (tape["seeds"], tape["interval"], tape["converged"]) == ("0 1", "seeds", "yes")
@@ -89,14 +91,16 @@ def test_csv_holds_nothing_that_a_spreadsheet_executes() -> None:
 
 def test_tasks_of_one_axis_and_of_two_share_a_table() -> None:
     both = [row for axes in (BITS, LISTS) for row in rows(panels_of([drawn("rope", 0, axes)]))]
-    heads, _, bits, lists = (line.split(" | ") for line in to_markdown(both).splitlines())
+    heads, _, bits, lists = (
+        line.split(" | ") for line in sweep_table(both).to_markdown().splitlines()
+    )
     assert "in distribution, %" in heads and heads[-1] == "converged |"
     assert [head for head, text in zip(heads, bits, strict=True) if text == "-"] == [
         "one longer, %",
         "both longer, %",
     ]
     assert "-" not in lists
-    bits_line, lists_line = csv.DictReader(io.StringIO(to_csv(both)))
+    bits_line, lists_line = csv.DictReader(io.StringIO(sweep_table(both).to_csv()))
     assert bits_line["one_longer"] == "" and 0 < float(lists_line["one_longer"]) < 1
 
 
@@ -129,14 +133,17 @@ def test_with_a_scratchpad_exact_match_is_of_the_whole_answer() -> None:
     panels = panels_of(made)
     (panel,) = panels
     assert panel.final_answers == tuple(shares.values()) and panel.final_answers_of == 200
-    (line,) = csv.DictReader(io.StringIO(to_csv(rows(panels))))
+    (line,) = csv.DictReader(io.StringIO(sweep_table(rows(panels)).to_csv()))
     assert (line["final_answer_seeds"], line["final_answer_problems"]) == ("0.5 0.75", "200")
     assert "exact match of the whole answer, scratchpad included" in captions.source(panels)
     made[1].scoring = {}  # a run that does not tell gives no mean over others
     assert panel.final_answers == () and not panel.final_answers_of
     plain = panels_of([drawn("rope", 0, BITS)])
     assert plain[0].final_answers == () and "scratchpad" not in captions.source(plain)
-    assert "one_longer" not in plain[0].regions and "one_longer" not in to_csv(rows(plain))
+    assert (
+        "one_longer" not in plain[0].regions
+        and "one_longer" not in sweep_table(rows(plain)).to_csv()
+    )
 
 
 @pytest.mark.parametrize(
@@ -164,7 +171,11 @@ def test_latex_says_which_letters_need_another_engine() -> None:
 def test_markdown_shows_the_signs_of_a_label() -> None:
     label = "_a_ *b* `c` $d$ <i>e</i> &amp; [f](g) \\* ~h~ | b_f=5, 3*"
     column = Column[str]("encoding", "encoding", str, left=True)
-    text = sectioned("Of _a_", [Section("Mine", "", [label])], [column], [f"Note: {label}"])
+    sections, notes = [Section("Mine", "", [label])], [f"Note: {label}"]
+    ranking: Any = SimpleNamespace(
+        heading="Of _a_", sections=sections, columns=[column], notes=lambda: notes
+    )
+    text = to_markdown(ranking)
     assert text.startswith("# Of \\_a\\_\n")
     cell = text.splitlines()[6]
     assert cell == (r"| \_a\_ \*b\* \`c` \$d$ \<i>e\</i> \&amp; \[f](g) \\\* \~h~ \| b_f=5, 3* |")

@@ -181,10 +181,10 @@ def test_no_text_leaves_the_page_or_meets_another(count: int) -> None:
     made = [
         panel(f"{names[k % 4]}{k}", inside=90, outside=k, settings=changed) for k in range(count)
     ]
-    figure = compose(made, order="order: mine")
+    figure = compose(made, in_order=True)
     assert_texts_are_apart(figure)
     text = words(figure)
-    assert "; order: mine;" in text
+    assert "; order: by name, because nothing is ranked;" in text
     assert ("; out: mean out of distribution; in: in distribution;" in text) == (count > 12)
     assert ("out 13.0 ± 0.0 %" in text) == (count > 12)
 

@@ -10,11 +10,10 @@ from matplotlib.figure import Figure
 from matplotlib.text import Text
 from scipy import stats
 
-from tape_arith.arith.compare.board import Board, Section
+from tape_arith.arith.compare.board import Board, Row, Section
 from tape_arith.arith.compare.effects import Effect
 from tape_arith.arith.compare.labels import display_names
 from tape_arith.arith.compare.leaderboard import SECTIONS
-from tape_arith.arith.compare.row import Row
 from tape_arith.arith.errors import UsageError
 from tape_arith.arith.figures import forest
 from tape_arith.arith.figures.leaderboard import COLOUR, NOT_RANKED, compose, heights

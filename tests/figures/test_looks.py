@@ -5,7 +5,7 @@ from itertools import combinations
 import numpy as np
 import pytest
 
-from tape_arith.arith.figures.looks import looks
+from tape_arith.arith.figures.looks import looks_of
 
 OFTEN = (
     *("rope", "tape", "tape-heads", "nope", "fire", "rand-rope", "aug-rope", "aug-tape"),
@@ -41,8 +41,8 @@ def oklab(rgb: np.ndarray) -> np.ndarray:
 
 
 def test_what_is_drawn_often_keeps_its_look_in_every_figure() -> None:
-    alone = {name: looks([name])[name] for name in OFTEN}
-    everything = looks([*OTHERS, *OFTEN])
+    alone = {name: looks_of([name])[name] for name in OFTEN}
+    everything = looks_of([*OTHERS, *OFTEN])
     assert {name: everything[name] for name in OFTEN} == alone
     assert len({(look.colour, look.dashes) for look in alone.values()}) == len(OFTEN)
     assert len({alone[name].colour for name in OFTEN[:8]}) == 8
@@ -51,13 +51,13 @@ def test_what_is_drawn_often_keeps_its_look_in_every_figure() -> None:
 
 @pytest.mark.parametrize("sight", SIGHT)
 def test_colours_are_told_apart(sight: str) -> None:
-    colours = {look.colour for look in looks(OFTEN).values()}
+    colours = {look.colour for look in looks_of(OFTEN).values()}
     seen = [oklab(np.array(SIGHT[sight]) @ linear(colour)) for colour in sorted(colours)]
     apart = min(float(np.linalg.norm(one - other)) for one, other in combinations(seen, 2))
     assert apart > 0.08  # 0.05 with seaborn's "colorblind", whose ten colours repeat
 
 
-@pytest.mark.parametrize("colour", [look.colour for look in looks(OFTEN[:8]).values()])
+@pytest.mark.parametrize("colour", [look.colour for look in looks_of(OFTEN[:8]).values()])
 def test_a_colour_is_read_on_light_and_on_dark_pages(colour: str) -> None:
     def luminance(shade: str) -> float:
         return float(linear(shade) @ [0.2126, 0.7152, 0.0722]) + 0.05
@@ -68,8 +68,8 @@ def test_a_colour_is_read_on_light_and_on_dark_pages(colour: str) -> None:
 
 def test_no_two_of_a_figure_look_the_same() -> None:
     for count, differ in ((32, "dashes"), (64, "sign")):
-        drawn = looks(f"pe{number}" for number in range(count)).values()
+        drawn = looks_of(f"pe{number}" for number in range(count)).values()
         assert len({(look.colour, getattr(look, differ)) for look in drawn}) == count
-    variants = looks(["rope", "rope+yarn", "rope:base=500"])
+    variants = looks_of(["rope", "rope+yarn", "rope:base=500"])
     assert len({look.colour for look in variants.values()}) == 1
     assert len({look.dashes for look in variants.values()}) == 3

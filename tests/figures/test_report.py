@@ -194,6 +194,16 @@ def test_curves_are_lines_of_seeds_and_their_mean() -> None:
     assert learnt["values"][2] == [0.0, 0.0, 1.0, 1.0, 1.0]
 
 
+def test_references_and_those_that_go_furthest_are_drawn_at_first() -> None:
+    runs = [(name, 0, [line(1)]) for name in [f"pe{n}" for n in range(6)] + ["rope"]]
+    made = report([grid("fire")], logs=runs)
+    curves = content(made)["curves"]
+    shown = [curve["encoding"] for curve in curves if curve["shown"]]
+    assert shown == ["pe0", "pe1", "pe2", "pe3", "rope"]
+    ticks = [attributes for _, attributes in Page(page(made)).elements if "checked" in attributes]
+    assert [tick["value"] for tick in ticks] == ["0", "1", "2", "3", "6"]
+
+
 @pytest.mark.slow
 def test_thirty_encodings_of_five_seeds_fit() -> None:
     grids = [grid(f"pe-{n}", seed, digits=80) for n in range(30) for seed in range(5)]

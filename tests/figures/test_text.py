@@ -14,11 +14,11 @@ from matplotlib.figure import Figure
 from matplotlib.font_manager import fontManager
 from matplotlib.text import Text
 
-from tape_arith.arith.compare.ablations import families as families_of
 from tape_arith.arith.compare.board import Section
 from tape_arith.arith.compare.curves import Curves, curve_rows
 from tape_arith.arith.compare.labels import panel_labels
 from tape_arith.arith.compare.leaderboard import board_of
+from tape_arith.arith.compare.sweep_tables import families as families_of
 from tape_arith.arith.compare.task_table import Line, TaskRuns, TaskTable
 from tape_arith.arith.errors import UsageError
 from tape_arith.arith.figures import (
@@ -46,10 +46,10 @@ def draw(kind: str, labels: dict[str, str], width: float | None = None) -> Figur
     """Draw a figure of a kind with the labels of some encodings."""
     if kind in ("heatmap", "difference"):
         made = panels(2 if kind == "difference" else 3)
-        return heatmap.draw_panels(made, labels=labels, width=width)
+        return heatmap.compose(made, labels=labels, width=width)
     if kind == "lines":
         bits = panels_of(drawn(name, seed, BITS) for name in NAMES for seed in (0, 1))
-        return heatmap.draw_panels(bits, labels=labels, width=width)
+        return heatmap.compose(bits, labels=labels, width=width)
     names = panel_labels(panels(), labels)
     if kind == "leaderboard":
         return leaderboard.compose(board_of(panels(), {}).labelled(labels), width=width)
@@ -109,7 +109,7 @@ def test_a_room_is_that_of_the_drawn_panels() -> None:
 def test_what_is_measured_is_never_cut() -> None:
     """A mark and means stay whole in the smallest panels; only names lose their beginning."""
     made = panels_of(flat(f"rope{n}", 0, inside=90) for n in range(30))
-    figure = heatmap.draw_panels(made, labels={made[0].name: LONG})
+    figure = heatmap.compose(made, labels={made[0].name: LONG})
     assert_texts_are_apart(figure)
     shown = words(figure)
     assert shown.count("\u00b7 not converged") == 30 and shown.count("\u2026") == 1

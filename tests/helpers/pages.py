@@ -12,12 +12,12 @@ from typing import Any
 
 import numpy as np
 
-from tape_arith.arith.compare.board import Board, Section
+from tape_arith.arith.compare.board import Board, Row, Section
+from tape_arith.arith.compare.costs import Training
 from tape_arith.arith.compare.curves import curve_rows
 from tape_arith.arith.compare.effects import Effect
 from tape_arith.arith.compare.leaderboard import by_rank
 from tape_arith.arith.compare.report import Provenance, Report
-from tape_arith.arith.compare.row import Row, Training
 from tape_arith.arith.grids.grid import Grid
 from tape_arith.arith.grids.panel import panels_of
 from tests.helpers.made_grids import filled

@@ -20,7 +20,7 @@ from tape_arith.arith.compare.lengths import cell, cell_pattern, longest_words
 from tape_arith.arith.compare.report import Report
 from tape_arith.arith.figures import style
 from tape_arith.arith.figures.heatmap import difference_colours, difference_limit
-from tape_arith.arith.figures.looks import looks
+from tape_arith.arith.figures.looks import looks_of
 from tape_arith.arith.grids.axes import REGION_WORDS, Region, region_mask, shape
 from tape_arith.arith.grids.panel import Panel, significant_cells
 from tape_arith.arith.grids.statistics import wilson
@@ -30,6 +30,8 @@ _PARTS: Mapping[int, tuple[Region, ...]] = {
     2: ("in_distribution", "one_longer", "both_longer"),
 }
 """Regions that divide a grid of so many axes: each cell is in exactly one."""
+_SHOWN = 5
+"""The most curves that are drawn at first: the references, and those that go furthest."""
 _PEN = 2
 """Width of the lines of curves, in pixels, as in style.css."""
 
@@ -139,7 +141,9 @@ def _curves(rows: pd.DataFrame, board: Board) -> dict[str, list[dict[str, Any]]]
     """
     curves = by_seed(rows)
     lines, learning = [], []
-    for encoding, look in looks(rows.encoding.unique()).items():
+    encodings = list(rows.encoding.unique())
+    shown = sorted(encodings, key=lambda name: name not in board.references)[:_SHOWN]
+    for encoding, look in looks_of(encodings).items():
         drawn: dict[str, Any] = {}
         for quantity in ("loss", "held_out", "out_of_distribution"):
             seeds = _thinned(curves[encoding, quantity, 0], 200)
@@ -148,7 +152,15 @@ def _curves(rows: pd.DataFrame, board: Board) -> dict[str, list[dict[str, Any]]]
                 "mean": _points(seeds.mean(axis=1)),
             }
         name, dash = board.label(encoding), " ".join(f"{_PEN * each:g}" for each in look.dashes)
-        lines.append({"encoding": name, "colour": look.colour, "dash": dash, **drawn})
+        lines.append(
+            {
+                "encoding": name,
+                "shown": encoding in shown,
+                "colour": look.colour,
+                "dash": dash,
+                **drawn,
+            }
+        )
         by_length = rows[(rows.encoding == encoding) & (rows.quantity == "by_length")]
         if len(by_length):
             means = by_length.pivot_table(index="step", columns="part", values="value")

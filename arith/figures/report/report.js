@@ -34,7 +34,7 @@ function fill(node, attributes, children) {
   return node;
 }
 
-// The box of text beside the mark (in the window's coordinates) that it is about.
+// The box of text next to the mark that it is about (in the coordinates of the window).
 function showReadout(lines, mark) {
   const readout = byId("readout");
   readout.replaceChildren(...lines.map((line) => make("p", {}, line)));
@@ -43,7 +43,7 @@ function showReadout(lines, mark) {
   const right = mark.right + 12 + width < innerWidth;
   const left = right ? mark.right + 12 : Math.max(mark.left - 12 - width, 4);
   const top = clamp(mark.top + 12, 4, innerHeight - height - 4);
-  // Where there is no room beside the cell it must not be covered.
+  // Without room next to the cell, the box must still not cover it.
   const covers = !right && mark.left - 12 - width < 4 && top < mark.bottom && top + height > mark.top;
   readout.style.left = `${left}px`;
   readout.style.top = `${covers ? Math.max(mark.top - height - 12, 4) : top}px`;
