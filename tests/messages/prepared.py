@@ -1,0 +1,115 @@
+"""Working folders with trained runs to which something has happened, and rows over them."""
+
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+
+from tests.helpers.documents import edit, edit_text
+from tests.helpers.made_grids import interrupt
+from tests.helpers.tiny_runs import done, settings
+
+Table = dict[Callable[[], None], dict[str, str]]
+"""By what is done to the folder: command lines, and the sentence that each is answered."""
+
+
+def rows(**tables: Table) -> list[tuple[int, Callable[[], None], str, str]]:
+    """Return (exit code, preparation, command line, sentence) of each row of the three tables."""
+    codes = {"noted": 0, "failed": 1, "refused": 2}
+    return [
+        (codes[kind], prepare, line, sentence)
+        for kind, table in tables.items()
+        for prepare, sentences in table.items()
+        for line, sentence in sentences.items()
+    ]
+
+
+RUNS = Path("runs/mini")
+FIRE, ROPE, TAPE = (RUNS / name / "seed-0" for name in ("fire", "rope", "tape"))
+
+
+def as_trained() -> None:
+    """Runs of rope, fire and tape, two seeds each; those of tape are scored with yarn only."""
+
+
+def rope_without_weights() -> None:
+    shutil.rmtree(ROPE / "weights")
+
+
+def tape_interrupted() -> None:
+    weights = TAPE / "weights"
+    (weights / "final.safetensors").rename(weights / "latest.safetensors")
+
+
+def fire_scored_in_part() -> None:
+    interrupt(FIRE / "grid.json")
+
+
+def one_fire_scored_in_part() -> None:
+    fire_scored_in_part()
+    shutil.rmtree(RUNS / "fire/seed-1")
+
+
+def fire_on_version_2() -> None:
+    for file in (RUNS / "fire").rglob("grid.json"):
+        edit_text(file, '"version": 1', '"version": 2')
+
+
+def fire_in_bfloat16() -> None:
+    for run in ("rope/seed-0", "rope/seed-1", "fire/seed-0"):
+        edit(RUNS / run / "environment.json", dtype="bfloat16")
+    edit(FIRE / "environment.json", dtype="float32")
+    (RUNS / "fire/seed-1/environment.json").unlink()
+
+
+def fire_with_other_settings() -> None:
+    shutil.rmtree(RUNS / "fire")
+    done("train", "--pe", "fire", *settings(learning_rate=0.002, clip=0.25))
+
+
+def rope_extended() -> None:
+    done("train", ROPE, "--steps", 8, "--no-score")
+
+
+def rope_on_version_2() -> None:
+    edit_text(ROPE / "run.json", '"task_version": 1', '"task_version": 2')
+
+
+def rope_on_other_problems() -> None:
+    data = '"data": "'
+    text = (ROPE / "run.json").read_text()
+    digest = text[text.index(data) + len(data) :][:64]
+    edit_text(ROPE / "run.json", digest, "ab" * 32)
+
+
+def two_presets() -> None:
+    shutil.copytree(RUNS, "runs/paper-20")
+    for file in Path("runs/paper-20").glob("*/*/*.json"):
+        if '"mini"' in file.read_text():
+            edit_text(file, '"mini"', '"paper-20"')
+
+
+def a_corrupt_record() -> None:
+    (RUNS / "tape/seed-1/run.json").write_text("{")
+
+
+def a_corrupt_grid() -> None:
+    (FIRE / "grid.json").write_text("{")
+
+
+def a_linked_folder() -> None:
+    (ROPE / "weights").rename("weights")
+    (ROPE / "weights").symlink_to(Path("weights").absolute())
+
+
+def rope_on_carries() -> None:
+    done("score", ROPE, "--split", "carry")
+
+
+def rope_exported() -> None:
+    done("export", ROPE, "--out", "there")
+
+
+def problems_as_text() -> None:
+    done("generate", "--format", "text", *settings())
+    done("generate", "--out", "other-seed", *settings(), "--seed", 1)
+    done("generate", "--out", "longer", *settings(trained_digits=3, tested_digits=6))
