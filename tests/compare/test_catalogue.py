@@ -9,7 +9,7 @@ from tape_arith.arith.registry.locate import known_names, locate
 from tape_arith.arith.registry.names import parse
 from tape_arith.arith.runs.preset import load_preset
 from tape_arith.arith.sweeps.sweep import sweep_names
-from tests.helpers.tiny_runs import done, refused
+from tests.helpers.tiny_runs import done
 
 
 def test_list_as_json(comparison: Path) -> None:
@@ -31,11 +31,11 @@ def test_list_as_json(comparison: Path) -> None:
                 assert list(option) == ["type", "default", "meaning"] and option["meaning"]
     for task in content["task_entries"]:
         assert all(option["meaning"] for option in task["options"].values())
+    kinds = {entry["name"]: entry["kind"] for entry in content["encodings"]}
     both = {entry["name"]: entry["kind"] for entry in content["combinations"]}
-    assert both == {
-        "abacus+fire": "task-structured + relative bias",
-        "abacus+rope": "task-structured + rotary",
-    }
+    assert both.keys() == {"abacus+fire", "abacus+rope"}
+    for name, kind in both.items():
+        assert kind == " + ".join(kinds[part] for part in name.split("+"))
     assert all(list(entry) == keys for entry in content["combinations"])
     for preset in content["presets"]:
         assert list(preset) == ["name", "summary", "config"]
@@ -60,31 +60,22 @@ def test_one_thing_in_full() -> None:
             for option, facts in part["options"].items():
                 for choice in facts["choices"]:
                     assert declared.options[option].read(choice) is not None
-    text = done("list", "tape:width=3+yarn").out
-    assert "  width        int; default: 48" in text and "arXiv 2501.00712" in text
-    assert "  ramp         code, paper; default: code" in text
+    words = done("list", "tape:width=3+yarn").out.split()
+    assert "48" in words[words.index("width") :][:4] and "2501.00712" in words
+    assert words[len(words) - words[::-1].index("ramp") :][:2] == ["code,", "paper;"]
     (sums,) = json.loads(done("list", "modular-sum:modulus=97", "--json").out)["parts"]
-    assert sums["options"]["modulus"] == {
-        "type": "int",
-        "default": 10,
-        "meaning": "m, 2 to 10,000",
-        "choices": [],
-    }
+    modulus = sums["options"]["modulus"]
+    assert (modulus["type"], modulus["default"], modulus["choices"]) == ("int", 10, [])
     assert [axis["name"] for axis in sums["axes"]] == ["terms"] and sums["tokens"] == "3+5+9=71"
     text = done("list", "sort").out
-    assert "  pad          true, false; default: false; zeros up to the longest number" in text
-    assert "lengths: numbers; digits\n" in text and text.count("most blanks") == 1
+    assert text.split()[text.split().index("pad") :][1:3] == ["true,", "false;"]
+    assert "numbers; digits\n" in text and text.count("most blanks") == 1
     assert load_preset("mini").as_dict() == json.loads(done("list", "mini", "--json").out)["config"]
     sweeps = json.loads(done("list", "sweeps", "--json").out)["sweeps"]
     assert [sweep["name"] for sweep in sweeps] == sweep_names()
     (main,) = [sweep for sweep in sweeps if sweep["name"] == "paper-40"]
-    assert main == {
-        "name": "paper-40",
-        "preset": "paper-40",
-        "runs": 21,
-        "summary": "The paper's main setting: trained to 40 digits, tested to 80.",
-    }
-    assert "did you mean 'mini'" in refused("list", "minni")
+    assert main.pop("summary").endswith(".")
+    assert main == {"name": "paper-40", "preset": "paper-40", "runs": 21}
 
 
 def test_costs_are_those_of_what_is_built() -> None:

