@@ -83,11 +83,12 @@ def test_parts_extrapolations_and_origins_are_cited(name: str, keys: list[str]) 
 def test_the_command(here: Path) -> None:
     text = done("list", "--cite", "tape,rand-fire,fire").out
     assert text.startswith("@software{tapearith,") and text.count("@") == 1 + 4
-    assert "% rand-fire, fire\n@inproceedings{li2023functional" in text
+    assert "rand-fire, fire\n@inproceedings{li2023functional" in text
     (here / "mine.py").write_text(
         "from tape_arith.models.encoding import PositionalEncoding\n\n\n"
         "class Mine(PositionalEncoding):\n"
         '    paper = "Somebody et al. 2026, arXiv 2601.99999"\n'
     )
     text = done("list", "--cite", "mine.py:Mine").out
-    assert "\n% mine.py:Mine: Somebody et al. 2026, arXiv 2601.99999 (no entry)\n" in text
+    (comment,) = (line for line in text.splitlines() if "mine.py:Mine" in line)
+    assert "2601.99999 (no entry)" in comment

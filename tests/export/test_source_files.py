@@ -50,8 +50,8 @@ def test_only_needed_files_are_taken_and_those_of_the_users_go_along(tmp_path: P
     assert "encodings_fire.py" in source_files(parse("dape:base=fire"), "1.2.3")
     (tmp_path / "mine.py").write_text(MINE.format(imports="import math"))
     texts = source_files(parse(f"{tmp_path}/mine.py:Mine"), "1.2.3")
-    assert "from .encodings_rope import RoPE" in texts["own_mine.py"]
-    assert "from .own_mine import Mine" in texts["parts.py"]
+    assert ".encodings_rope import" in texts["own_mine.py"]
+    assert ".own_mine import" in texts["parts.py"]
 
 
 @pytest.mark.parametrize(
@@ -80,5 +80,5 @@ def test_the_longest_answer_is_linear_in_the_operands() -> None:
         def answer_digits(self, lengths: Int64) -> Int64:
             return longer(lengths) ** 2
 
-    with pytest.raises(UsageError, match="task odd bounds the length"):
+    with pytest.raises(UsageError, match="task odd"):
         answer_width(Odd())

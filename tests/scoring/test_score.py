@@ -444,8 +444,8 @@ def test_smaller_groups_give_the_same_grid(
     assert max(sizes) <= 3 and np.array_equal(grid.exact, expected.exact)
     assert np.array_equal(grid.first_wrong_sum, expected.first_wrong_sum)
     notes = capsys.readouterr().err.splitlines()
-    assert all(note.startswith("note: out of memory in scoring, with up to ") for note in notes)
+    assert all("memory" in note for note in notes)
     assert 0 < len(notes) < 6  # a finer cut is kept
     limit_rows(monkeypatch, 0)
-    with pytest.raises(Failure, match="scoring does not fit in memory, not even one problem"):
+    with pytest.raises(Failure, match="memory"):
         scored(trained, hardware)

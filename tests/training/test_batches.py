@@ -138,4 +138,4 @@ def test_leading_bos_by_command(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
     assert folder.record().config.leading_bos == folder.record().settings["leading_bos"] == 2
     assert Grid.load(folder.path / "grid.json").settings["leading_bos"] == 2
     line = refused("train", "--pe", "rope", *settings())
-    assert "holds another run (leading_bos: 2, not 0)" in line
+    assert "(leading_bos: 2," in line

@@ -44,10 +44,10 @@ def test_without_a_compiler_or_with_an_older_torch_nothing_begins(
     with monkeypatch.context() as patch, untouched(here):
         patch.setattr(shutil, "which", lambda name: None)
         message = refused(*TRAIN, "--compile")
-        assert "compiling on a CPU needs a C++ compiler, and there is no" in message
+        assert "C++ compiler" in message
     with monkeypatch.context() as patch, untouched(here):
         patch.setattr("tape_arith.models.compiling.ISOLATES", False)
-        assert "needs torch 2.13 or newer" in refused(*TRAIN, "--compile")
+        assert "torch 2.13" in refused(*TRAIN, "--compile")
     done(*TRAIN)
     assert not Run(Path("runs/mini/rope/seed-0")).record().machines[-1].compiled
 
@@ -66,8 +66,7 @@ def broken_compiler(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_a_compiler_that_fails_is_told_in_a_line(here: Path, broken_compiler: None) -> None:
     message = refused(*TRAIN, "--compile", code=1, after=True)
-    assert "the decoder cannot be compiled here (Failed to find C compiler): " in message
-    assert "--no-compile" in message
+    assert "C compiler" in message and "--no-compile" in message
     assert done(*TRAIN, "--no-compile").code == 0  # goes on where the other could not
     with untouched(here):
         done(*TRAIN)
@@ -77,7 +76,7 @@ def test_a_compiler_that_fails_ends_no_training_that_did_not_ask_for_it(
     here: Path, broken_compiler: None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(session, "asks_to_compile", lambda preset: True)
-    assert "continues without compiling" in done(*TRAIN).err
+    assert "without compiling" in done(*TRAIN).err
     done(*TRAIN, "--no-compile", "--out", "plain")
     run, plain = (Run(Path(root, "mini/rope/seed-0")) for root in ("runs", "plain"))
     assert run.final.read_bytes() == plain.final.read_bytes()
@@ -167,4 +166,4 @@ def test_a_preset_may_ask_for_compiling(
     options = TrainOptions(compute=Compute("eager", facts.get("asked")))
     with Session.open(folder, options, ProcessGroup(size=facts.get("processes", 1))) as one:
         assert one._compute() == ("eager", expected)
-    assert ("note: not compiled: that needs" in capsys.readouterr().err) == ("lacks" in facts)
+    assert ("not compiled:" in capsys.readouterr().err) == ("lacks" in facts)

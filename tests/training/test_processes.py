@@ -123,7 +123,7 @@ def test_a_run_goes_on_with_another_number_of_processes(
 ) -> None:
     command = (*settings(steps=400, num_layers=2), "--no-score", "--pe", "tape")
     message = train(here, first, *command, "--time-limit", "0.2s", code=3)
-    assert message.count("training tape, seed 0") == 1
+    assert message.count("training tape,") == 1
     folder = Run(here / "runs/mini/tape/seed-0")
     assert not folder.state().trained and folder.latest.exists()
     assert f"processes changed from {first} to {second}" in train(here, second, *command)

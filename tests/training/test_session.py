@@ -33,18 +33,11 @@ def make_unfinished() -> None:
 # A folder that holds another run
 
 
-@pytest.mark.parametrize(
-    ("changed", "words"),
-    [
-        ({"learning_rate": 0.002}, "holds another run (learning_rate: 0.001, not 0.002)"),
-        ({"num_problems": 65}, "holds another run (num_problems: 64, not 65)"),
-        ({"steps": 8}, f"tape-arith train {ROPE} --steps 8"),
-    ],
-)
-def test_another_run(comparison: Path, changed: dict[str, object], words: str) -> None:
+@pytest.mark.parametrize("setting", ["learning_rate", "num_problems", "steps"])
+def test_another_run(comparison: Path, setting: str) -> None:
+    value = {"learning_rate": 0.002, "num_problems": 65, "steps": 8}[setting]
     with untouched(comparison):
-        line = refused(*train(**changed))
-    assert words in line and "--runs" in line and "--fresh" in line
+        assert f"({setting}: " in refused(*train(**{setting: value}))
 
 
 def test_a_longer_budget(comparison: Path) -> None:
@@ -54,7 +47,7 @@ def test_a_longer_budget(comparison: Path) -> None:
     assert [line["step"] for line in folder.metrics()] == [8]
     assert folder.state().trained and folder.grid_file().exists()
     with untouched(comparison):
-        assert "8 steps already" in refused("train", ROPE, "--steps", 6)
+        assert "8 steps" in refused("train", ROPE, "--steps", 6)
         done("train", ROPE, "--steps", 8)
 
 
@@ -70,9 +63,7 @@ def test_a_run_of_another_version_of_the_task(comparison: Path, finished: bool) 
     edit_text(file, '"task_version": 1', '"task_version": 2')
     for command in (train(), ("train", ROPE, "--steps", 8), ("score", ROPE)):
         with untouched(comparison):
-            line = refused(*command)
-        assert line.startswith(f"{ROPE} was trained on version 2 of addition, and this tape-arith ")
-        assert "makes version 1: continue with tape-arith 0." in line and "--fresh" in line
+            assert "version 2" in refused(*command)
     if finished:
         before = untimed_record(json.loads(original))
         done(*train("--data", "data/addition-bucket-2", "--fresh"))
@@ -126,23 +117,21 @@ def test_a_run_keeps_to_the_dataset_that_it_began_on(comparison: Path) -> None:
     assert original is not None
     edit_text(Path(ROPE, "run.json"), original, "ab" * 32)
     data = ("--data", "data/addition-bucket-2")
-    words = f"addition-bucket-2 is not the dataset that the run began on ({original[:12]}, not abab"
     with untouched(comparison):
-        line = refused("train", ROPE, "--steps", 8, *data)
-        assert words in line and "leave --data out" in line
+        assert original[:12] in refused("train", ROPE, "--steps", 8, *data)
     make_unfinished()
     for command in (("train", ROPE, *data), train(*data)):
-        assert words in refused(*command)
+        assert original[:12] in refused(*command)
     done(*train())
 
 
 def test_training_takes_what_generate_left(here: Path) -> None:
     done("generate", *settings())
     taken = done(*train())
-    assert "on the problems of data/addition-bucket-2" in taken.err
+    assert "data/addition-bucket-2" in taken.err
     done(*train("--runs", "given", "--data", "data/addition-bucket-2"))
     more = done(*train("--runs", "more", "--set", "num_problems=65"))  # not those of this run
-    assert "on the problems of" not in more.err
+    assert "addition-bucket-2" not in more.err
     given = Path("given", *Path(ROPE).parts[1:])
     for file in ("weights/final.safetensors", "grid.json"):
         assert Path(ROPE, file).read_bytes() == (given / file).read_bytes()
@@ -153,7 +142,7 @@ def test_training_takes_what_generate_left(here: Path) -> None:
     tokens = folder / "tokens.npy"
 
     def trains_without_it(damaged: Path, root: str) -> None:
-        assert f"note: left out: {damaged}" in done(*train("--runs", root)).err
+        assert str(damaged) in done(*train("--runs", root)).err
         alone = Path(root, "mini/rope/seed-0/weights/final.safetensors")
         assert alone.read_bytes() == Path(ROPE, "weights/final.safetensors").read_bytes()
 
@@ -167,13 +156,13 @@ def test_other_data(comparison: Path) -> None:
     for made, options, words in (
         ("other-seed", ("--seed", 1), "(seed 1,"),
         ("longer", ("--set", "trained_digits=3", "--set", "tested_digits=6"), "to 3 digits"),
-        ("fewer", ("--count", 32), "num_problems: 64, not 32"),
+        ("fewer", ("--count", 32), "not 32"),
     ):
         done("generate", "--out", made, *settings(), *options)
         with untouched(comparison):
             assert words in refused(*train("--data", made))
             line = refused("train", ROPE, "--steps", 8, "--data", made)
-        assert line.startswith(f"{made} holds") and "leave --data out" in line
+        assert line.startswith(made)
 
 
 # Files of a run
@@ -188,8 +177,8 @@ def test_a_corrupt_file_is_refused_where_it_is_needed(comparison: Path) -> None:
     metrics.write_bytes(b"7\n")
     with untouched(comparison):
         # One run that cannot be read does not hide the others, nor its own grid.
-        listed = done("list")
-        assert f"unreadable: {metrics} is corrupt" in listed.out and "rope/seed-1" in listed.out
+        listed = done("list").out
+        assert f"unreadable: {metrics}" in listed and "rope/seed-1" in listed
         done(*train())
     done("train", ROPE, "--steps", 8)
     assert [line["step"] for line in Run(Path(ROPE)).metrics()] == [8]
@@ -213,7 +202,7 @@ def files_of_at_most(size: int) -> Iterator[None]:
 def test_writes_that_fail_lose_nothing(comparison: Path, size: int) -> None:
     with files_of_at_most(size):
         line = refused(*train("--out", "new"), code=1, after=True)
-    assert line.startswith("cannot write new/mini/rope/seed-0")
+    assert "new/mini/rope/seed-0" in line
     assert not [name for name in contents(Path("new")) if "partial" in name]
     done(*train("--out", "new"))
     new = Run(Path("new/mini/rope/seed-0"))

@@ -159,9 +159,9 @@ def test_a_finished_run_is_left_alone_and_never_shortened(tmp_path: Path, finish
     continue_run(finished, should_stop=never)
     extend_run(finished, 30)
     for steps in (29, 0, -1):
-        with pytest.raises(UsageError, match="was trained for 30 steps already"):
+        with pytest.raises(UsageError, match="30 steps"):
             extend_run(finished, steps)
-    with pytest.raises(UsageError, match="'steps' must be at most"):
+    with pytest.raises(UsageError, match="'steps'"):
         extend_run(finished, 10**13)
     assert contents(tmp_path) == before
 

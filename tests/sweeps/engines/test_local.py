@@ -59,10 +59,10 @@ def test_engines_and_their_options_are_read_from_the_files(here: Path) -> None:
 
 def test_an_engine_that_is_not_installed(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PATH", "nowhere")
-    assert "no `sbatch` here" in refused("sweep", sweep_file("rope"), "--engine", "slurm")
+    assert "`sbatch`" in refused("sweep", sweep_file("rope"), "--engine", "slurm")
     monkeypatch.setitem(sys.modules, "ray", None)
     message = refused("sweep", "mine.toml", "--engine", "ray", "--dry-run")
-    assert "pip install 'tape-arith[ray]'" in message
+    assert "tape-arith[ray]" in message
 
 
 @pytest.fixture
@@ -107,13 +107,14 @@ def test_each_slot_has_its_share(
         log = log_file(Path("sweep"), job.id)
         assert ended[job.id].log == log
         command, share, words = log.read_text().splitlines()[:3]
-        assert command == f"$ tape-arith {words}"
-        shares.append(share)
+        assert command.removeprefix("$ tape-arith ") == words
+        shares.append(share.split(" "))
     devices = gpus * 2 or [""] * 4
-    assert shares == [f"OMP {n} CUDA {gpu}" for n, gpu in zip((2, 2, 2, 8), devices, strict=True)]
+    threads = zip("2228", devices, strict=True)
+    assert shares == [["OMP", number, "CUDA", gpu] for number, gpu in threads]
     engine.submit(jobs[0])  # its log goes on
     (end,) = ends(engine, 1)
-    assert end.log is not None and end.log.read_text().count("$ tape-arith train") == 2
+    assert end.log is not None and end.log.read_text().count("tape-arith train") == 2
 
 
 def test_a_corrupt_file_of_one_child_stops_no_other(

