@@ -18,7 +18,7 @@ Patch = pytest.MonkeyPatch
 
 def test_this_machine(here: Path) -> None:
     content = json.loads(done("doctor", "--json").out)
-    assert content["works"] and f"PyTorch version: {torch.__version__}" in content["machine"]
+    assert content["works"] and torch.__version__ in content["machine"]
     checks = {entry["name"]: Check(**entry) for entry in content["checks"]}
     for backend in ("eager", "sdpa"):
         assert checks[f"attention {backend}"].state == "ok"
@@ -47,7 +47,7 @@ def test_backend_that_is_wrong_or_fails(monkeypatch: Patch) -> None:
         return (heads + 0.2 * q,)
 
     monkeypatch.setattr(SDPA, "__call__", wrong)
-    assert "differs from plain products" in doctor._attention("sdpa", hardware).result
+    assert "plain products" in doctor._attention("sdpa", hardware).result
 
     def fails(*_: object, **__: object) -> object:
         raise RuntimeError("no kernel image\nis available")

@@ -111,6 +111,12 @@ def site(
     clear_caches()
 
 
+def states() -> dict[str, tuple[str, list[str]]]:
+    """Return the state and the grids of each listed run."""
+    runs = json.loads(done("list", "--json").out)["runs"]
+    return {run["path"]: (run["state"], run["grids"]) for run in runs}
+
+
 def clear_caches() -> None:
     _installed.cache_clear()
     load_task.cache_clear()
@@ -151,7 +157,7 @@ def test_a_package_is_listed_without_running_it(package: Path) -> None:
     assert content["task_packages"] == {"their-task": "theirs 1.2"}
     assert "their-own" in complete_encoding("their")
     assert str(parse("Their_Own:scale=1+rope")) == "rope+their-own"
-    assert "unknown option of their-own 'slope'" in refused("check", "their-own:slope=2")
+    assert "'slope'" in refused("check", "their-own:slope=2")
     assert not Path("imported").exists()
     assert not any(name.startswith("theirs") for name in sys.modules)
 
@@ -165,29 +171,28 @@ def test_a_package_is_trained_and_its_run_is_read_without_it(package: Path) -> N
     assert record.sources == {"their-own": locate("encoding", "their-own").sha256()} | task
     assert '"version": 3' in folder.grid_file().read_text()
     assert Run(Path("runs/mini@their-task/rope/seed-0")).record().sources == task
-    assert done("check", "their-own").out.endswith("17 of 17 checks hold\n")
+    assert json.loads(done("check", "their-own", "--json").out)["holds"]
 
     points = package / "theirs-1.2.dist-info" / "entry_points.txt"
     points.write_text(points.read_text().replace("their_", "their_other_"))
     clear_caches()
-    assert f"  {folder.path}: trained; grid" in done("list").out.splitlines()
-    assert "| RoPE + Mine (scale=2) |" in done("leaderboard").out
-    message = "was trained with rope+their-own:scale=2 on their-task: unknown encoding"
-    assert message in refused("score", folder.path)
+    assert states()[str(folder.path)] == ("trained", ["grid"])
+    assert "rope+their-own:scale=2" in set(tape_arith.leaderboard().encoding)
+    assert "rope+their-own:scale=2" in refused("score", folder.path)
 
 
 def test_a_name_cannot_be_two_things(site: Path) -> None:
     points = {"encodings": {"rope": "mine", "mine": "mine"}, "tasks": {"addition": "task"}}
     install(site, "theirs", points, mine=ENCODING, task=TASK)
     install(site, "others", {"encodings": {"mine": "mine"}}, mine=ENCODING)
-    both = "is of models/encodings/rope.py and of package theirs 1.2 (theirs.inner.mine)"
     for command in (("check", "abacus+rope"), ("heatmap", "--compare", "fire,rope")):
-        assert f"the encoding 'rope' {both}" in refused(*command)
+        message = refused(*command)
+        assert "models/encodings/rope.py" in message and "(theirs.inner.mine)" in message
     message = refused("check", "mine")
-    assert "package theirs 1.2" in message and "package others 1.2" in message
-    task = "the task 'addition' is of arith/tasks/addition.py and of package theirs 1.2"
-    assert task in refused("train", "--pe", "fire", *settings())
-    assert [line for line in done("list").out.splitlines() if both in line]
+    assert "theirs 1.2" in message and "others 1.2" in message
+    message = refused("train", "--pe", "fire", *settings())
+    assert "arith/tasks/addition.py" in message and "theirs 1.2" in message
+    assert "models/encodings/rope.py" in done("list").out
     assert str(parse("fire")) == "fire" and not Path("imported").exists()
 
 
@@ -203,14 +208,14 @@ def test_a_package_must_give_what_it_says(site: Path) -> None:
     tasks = {"not-one": "mine", "no-symbol": "symbol", "too-long": "width"}
     install(site, "theirs", {"encodings": encodings, "tasks": tasks}, **files)
     (line,) = (line for line in done("list").out.splitlines() if line.split()[:1] == ["gone"])
-    assert line.endswith("(package theirs 1.2)") and str(parse("zz")) == "zz"
+    assert line.endswith("theirs 1.2)") and str(parse("zz")) == "zz"
     for options, message in {
-        ("--pe", "gone"): "no file of Python source is found for theirs.inner.gone",
-        ("--pe", "mine"): "(theirs.inner.task) is no encoding: it must be a subclass",
-        ("--pe", "raises"): "(theirs.inner.raises) cannot be imported: ModuleNotFoundError: ",
-        ("--pe", "rope", "--task", "not-one"): "must define exactly one task, not 0",
-        ("--pe", "rope", "--task", "no-symbol"): "task no-symbol: ValueError: no token for '%'",
-        ("--pe", "rope", "--task", "too-long"): "an answer of 2 tokens where its answer_bound",
+        ("--pe", "gone"): "theirs.inner.gone",
+        ("--pe", "mine"): "(theirs.inner.task)",
+        ("--pe", "raises"): "ModuleNotFoundError",
+        ("--pe", "rope", "--task", "not-one"): "exactly one",
+        ("--pe", "rope", "--task", "no-symbol"): "'%'",
+        ("--pe", "rope", "--task", "too-long"): "answer_bound",
     }.items():
         assert message in refused("train", *options, *settings(), after=True)
 
@@ -226,9 +231,9 @@ def test_a_file_on_disk(here: Path) -> None:
         record = Run(Path(f"runs/mini/{slug}/seed-0")).record()
         assert record.sources == {"mine.py:Mine": locate("encoding", "mine.py:Mine").sha256()}
     assert Path("runs/mini/mine.py@Mine@scale=2-mine.py@Mine+rope-rope.png").exists()
-    assert "| Mine (scale=2) |" in done("leaderboard").out
-    assert "unknown option of mine.py:Mine 'slope'" in refused("check", "mine.py:Mine:slope=2")
-    assert "Mine has none" in refused("train", "--pe", "mine.py:Mine+yarn", *settings())
+    assert "mine.py:Mine:scale=2" in set(tape_arith.leaderboard().encoding)
+    assert "'slope'" in refused("check", "mine.py:Mine:slope=2")
+    assert "'yarn'" in refused("train", "--pe", "mine.py:Mine+yarn", *settings())
 
 
 SCALED = """from tape_arith.models.encodings.sinusoidal import Sinusoidal
@@ -250,10 +255,9 @@ def test_a_modifier_before_a_file_on_disk(here: Path) -> None:
     done("train", "--pe", "aug-mine.py:Mine:scale=2:a=4", *settings(steps=2))
     record = Run(Path("runs/mini/aug-mine.py@Mine@a=4@scale=2/seed-0")).record()
     assert record.sources == {"aug-mine.py:Mine": locate("encoding", "mine.py:Mine").sha256()}
-    assert "| PosAug Mine (a=4, scale=2) |" in done("leaderboard").out
+    assert tape_arith.leaderboard().encoding.tolist() == [record.encoding]
     Path("mine.py").write_text(SCALED.replace("scale", "per"))
-    message = "Mine and aug both have an option per: rename that of Mine"
-    assert message in refused("check", "aug-mine.py:Mine")
+    assert "option per" in refused("check", "aug-mine.py:Mine")
 
 
 def test_a_changed_file_is_not_the_one_that_was_trained(here: Path) -> None:
@@ -264,17 +268,16 @@ def test_a_changed_file_is_not_the_one_that_was_trained(here: Path) -> None:
     weights = Path(run, "weights/final.safetensors").read_bytes()
     done(*train)
     file.write_text(ENCODING.replace("self.scale *", "self.scale +"))  # as long as before
-    message = f"{run} was trained with another mine.py:Mine (SHA-256 "
     for command in (train, ("train", run), ("train", run, "--steps", 4), ("score", run)):
-        assert message in refused(*command)
+        assert "(SHA-256" in refused(*command)
     assert Path(run, "weights/final.safetensors").read_bytes() == weights
     done(*train, "--seed", 1)
-    assert "trained with different versions of mine.py:Mine" in refused("leaderboard")
+    assert "versions of mine.py:Mine" in refused("leaderboard")
     done(*train, "--fresh")
     assert Path(run, "weights/final.safetensors").read_bytes() != weights
     file.unlink()
-    assert "'mine.py': there is no such file" in refused("score", run)
-    assert f"  {run}: trained; grid" in done("list").out.splitlines()
+    assert "'mine.py'" in refused("score", run)
+    assert states()[run] == ("trained", ["grid"])
     clear_caches()
     drawn = ("--figure", "figure.png", "--preset", "mini")
     for figure in ("heatmap", "curves"):
@@ -284,7 +287,7 @@ def test_a_changed_file_is_not_the_one_that_was_trained(here: Path) -> None:
     content = json.loads(done("leaderboard", "--costs", "--format", "json").out)
     ((row,),) = (section["rows"] for section in content["sections"])
     assert row["kind"] == "absolute" and row["parameters"] > 0 and row["flops_a_token"] == 0
-    assert "| Mine |" in done("leaderboard").out
+    assert row["encoding"] == "mine.py:Mine"
 
 
 def test_an_encoding_that_breaks_a_promise_is_not_trained(here: Path) -> None:
@@ -292,8 +295,7 @@ def test_an_encoding_that_breaks_a_promise_is_not_trained(here: Path) -> None:
     Path("mine.py").write_text(HEAD + SLIPS["causal"][0])
     for command in (("train", "--pe", "mine.py:Mine"), ("run", "--pe", "rope,mine.py:Mine")):
         line = refused(*command, *settings())
-        assert "mine.py:Mine" in line and "(causal): another last token" in line
-        assert "`tape-arith check mine.py:Mine" in line
+        assert "mine.py:Mine" in line and "(causal)" in line
     assert not Path("runs").exists()
 
 
@@ -311,7 +313,7 @@ def test_the_code_that_runs_is_the_code_that_was_hashed(
     assert not Path("__pycache__").exists()
     Path("mine.py").write_text("x = 1\nraise KeyError('here')\n")
     for _ in range(2):
-        with pytest.raises(UsageError, match=r"KeyError: 'here' \(line 2 of mine\.py\)"):
+        with pytest.raises(UsageError, match=r"'here' \(line 2"):
             locate("encoding", "mine.py:Mine").load()
 
 
@@ -346,7 +348,7 @@ def test_an_encoding_in_one_file(here: Path) -> None:
 def test_the_readme_s_task_in_one_file(here: Path) -> None:
     (text,) = re.findall(r'```python\n("""Addition that forgets.*?)```', TASKS_README, re.DOTALL)
     with added("task", "zz_no_carry", text):
-        assert "\n  zz-no-carry     The sum of each place by itself.\n" in done("list").out
+        assert "zz-no-carry" in done("list").out.split()
         tiny = ("--task", "zz-no-carry", *settings(steps=2))
         done("generate", *tiny, "--format", "text", "--out", "a.txt")
         for line in Path("a.txt").read_text().split():

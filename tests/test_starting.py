@@ -69,4 +69,4 @@ def test_memory_that_runs_out_anywhere_is_one_line(monkeypatch: pytest.MonkeyPat
         raise RuntimeError("DefaultCPUAllocator: can't allocate memory")
 
     monkeypatch.setattr(cli, "_run", exhausted)
-    assert refused("list", code=1).startswith("out of memory: free some")
+    assert refused("list", code=1).startswith("out of memory")

@@ -1,6 +1,8 @@
 """Backends of attention side by side: every one has a time or a reason."""
 
+import re
 from dataclasses import replace
+from itertools import product
 
 import pytest
 import torch
@@ -46,13 +48,9 @@ def test_every_backend_has_a_time_or_a_reason(monkeypatch: pytest.MonkeyPatch) -
 def test_lengths_encodings_and_backends_of_the_options() -> None:
     options = replace(QUICK, encodings=tuple(parse_list("tape,rope,nope")), lengths=(3, 5))
     options = replace(options, compute=Compute("sdpa", None))
-    names = {line.name.partition(", useful")[0] for line in attention.measure(options)}
-    assert names == {
-        f"{encodings}, {tokens} tokens: {backend}"
-        for encodings in ("tape", "rope/nope")
-        for tokens in (3, 5)
-        for backend in ("eager", "sdpa")
-    }
+    names = {tuple(re.split(r"[ ,:]+", line.name)[:4]) for line in attention.measure(options)}
+    parts = product(("tape", "rope/nope"), ("3", "5"), ["tokens"], ("eager", "sdpa"))
+    assert names == set(parts)
 
 
 @pytest.mark.parametrize("needs", [Needs(), Needs(values=3), Needs(bias="learned")])
@@ -65,10 +63,10 @@ def test_useful_flops_are_half_of_the_square(needs: Needs) -> None:
 
 def test_a_refusal_is_a_line(monkeypatch: pytest.MonkeyPatch) -> None:
     def refuse(*_: object, **__: object) -> None:
-        raise RuntimeError("takes 4\ntokens at most")
+        raise RuntimeError("takes 4\ntokens")
 
     monkeypatch.setattr(type(load_backend("sdpa")), "__call__", refuse)
     lines = list(attention.measure(replace(QUICK, encodings=(parse("rope"),))))
     (line,) = [line for line in lines if line.name == "rope, 8 tokens: sdpa"]
-    assert line.value is None and line.note == "takes 4 tokens at most"
-    assert any(line.name == "rope, 8 tokens: eager" and line.value for line in lines)
+    assert line.value is None and line.note == "takes 4 tokens"
+    assert any(line.name.endswith("eager") and line.value for line in lines)

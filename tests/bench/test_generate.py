@@ -56,6 +56,6 @@ def test_the_limit_is_the_slowest_of_three(monkeypatch: pytest.MonkeyPatch) -> N
 
 
 def test_a_command_that_fails_names_the_fault(temporary: Path) -> None:
-    with pytest.raises(Failure, match=r"tape-arith generate failed: .*--count"):
+    with pytest.raises(Failure, match="--count"):
         generate._run_command(Bucket("addition", 3, 0, "train"), -1, workers=1)
     assert list(temporary.iterdir()) == []

@@ -47,7 +47,7 @@ def test_a_rate_is_the_sum_over_threads(
     limit = limits._limit("sleep", "B/s", hardware, prepare, 10.0, quick=True)
     assert limit.value == 20.0 * hardware.threads
     assert len(threads - {threading.get_ident()}) == (hardware.threads if hardware == TWO else 0)
-    assert limit.name == ("sleep, 2 threads at once" if hardware == TWO else "sleep, 1 thread")
+    assert limit.name.split()[1] == ("2" if hardware == TWO else "1")
 
 
 def test_each_limit_is_measured_once_a_process(
@@ -65,5 +65,5 @@ def test_each_limit_is_measured_once_a_process(
         assert len([name for name in names if name.startswith(limit)]) == 2
     assert list(tmp_path.iterdir()) == []
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "none"))
-    with pytest.raises(Failure, match="cannot write to"):
+    with pytest.raises(Failure, match="cannot write"):
         limits.disk_limit(3, quick=True)

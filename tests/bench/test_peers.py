@@ -47,7 +47,7 @@ def test_what_is_not_installed_is_said_and_the_rest_measured(
     lines = {line.name: line for line in peers.measure(Options(seconds=0))}
     missing = lines["not-there Table"]
     assert missing.value is None
-    assert missing.note == "not-there is not installed (pip install not-there)"
+    assert "install not-there" in missing.note
     peer = lines["there Table: real tokens"]
     assert peer.value and peer.value > 0
     assert "version 1.0" in peer.note and "361 parameters" in peer.note
@@ -60,7 +60,7 @@ def test_what_is_not_installed_is_said_and_the_rest_measured(
 @pytest.mark.parametrize("setting", [{"norm": "post"}, {"loops": "2"}])
 def test_another_decoder_than_theirs_is_not_compared(setting: dict[str, str]) -> None:
     (line,) = peers.measure(Options(seconds=0, settings=setting))
-    assert line.value is None and "leave norm and loops out" in line.note
+    assert line.value is None and "norm and loops" in line.note
 
 
 @pytest.mark.parametrize("step", [0, 3])

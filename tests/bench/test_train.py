@@ -26,7 +26,7 @@ def test_rope_is_always_measured_along_for_each_length() -> None:
     assert {name.split(":")[0] for name in lines} == {
         f"{name}, {digits} digits" for name in ("rope", "fire") for digits in (2, 3)
     }
-    assert "to 3 digits" in lines["rope, 3 digits: real tokens"].note
+    assert "3 digits" in lines["rope, 3 digits: real tokens"].note
     for quantity in ("a step", "real tokens"):
         rope, fire = (lines[f"{name}, 2 digits: {quantity}"] for name in ("rope", "fire"))
         assert rope.ratio == 1.0 and rope.value and fire.value

@@ -180,8 +180,10 @@ def test_each_slip_is_explained(check: str, here: Path) -> None:
     said = f"the other {len(CHECKS) - ends - 1} checks need that {check} holds"
     assert (said in report.warnings) == (check in gates)
     text = as_text(report)
-    assert f"  BROKEN {check}: {outcome.expected}\n         but: {outcome.happened}\n" in text
-    assert f"         usually: {outcome.cause}\n" in text
+    lines = [line.strip() for line in text.splitlines()]
+    place = lines.index(f"BROKEN {check}: {outcome.expected}")
+    assert lines[place + 1].removeprefix("but: ") == outcome.happened
+    assert f"usually: {outcome.cause}" in lines[place + 2 :]
 
 
 TRAINING = "if self.training else x"
@@ -365,9 +367,8 @@ def test_slips_of_the_same_kinds(slip: str, here: Path) -> None:
 def test_a_misspelt_hook_of_the_suite_s_own_is_named() -> None:
     attributes = {"__module__": "tape_arith.models.encodings.zz", "embedd": lambda self: None}
     kind = type("Zz", (PositionalEncoding,), attributes)
-    assert interface._misspelt_names(kind(examples.SETTING)) == [
-        "Zz.embedd is never used: did you mean `embed`?"
-    ]
+    (line,) = interface._misspelt_names(kind(examples.SETTING))
+    assert "Zz.embedd" in line and "`embed`" in line
 
 
 RIGHT = {
@@ -394,12 +395,12 @@ def test_what_is_right_holds(source: str, here: Path) -> None:
 
 def test_every_check_has_a_promise_and_a_slip() -> None:
     report = examine(parse("rope"))
-    assert report.sources == {} and as_text(report).endswith("17 of 17 checks hold")
+    assert report.sources == {} and report.holds
     assert all(outcome.expected.endswith(".") for outcome in report.outcomes)
     assert set(SLIPS) == {outcome.check for outcome in report.outcomes}
     fire = examine(parse("fire"))
     assert "packed=False" in outcome_of(fire, "packed").happened
-    assert as_text(fire).endswith("16 of 16 checks hold")  # what does not apply does not count
+    assert "16 of 16" in as_text(fire)  # what does not apply does not count
 
 
 def test_warnings(here: Path) -> None:
@@ -409,8 +410,8 @@ def test_warnings(here: Path) -> None:
         "        super().__init__(setting)\n"
     )
     (width, size, docstring, kind, paper, formula) = examine(parse("mine.py:Mine")).warnings
-    assert "option 'width' has the default `WIDTH`" in width and "(1, 2)" in size
-    assert "no docstring" in docstring and "'strange': it is one of absolute" in kind
+    assert "'width'" in width and "`WIDTH`" in width and "(1, 2)" in size
+    assert "docstring" in docstring and "'strange'" in kind
     assert "`paper`" in paper and "plain loops" in formula
 
 
@@ -465,4 +466,4 @@ def test_json(here: Path) -> None:
     assert {o["check"]: o["holds"] for o in content["outcomes"]}["causal"] is False
     result = call("check", f"abacus:k={10**13}", "--json")  # 640 TB
     (outcome,) = json.loads(result.out)["outcomes"]
-    assert result.code == 1 and "larger than the memory" in outcome["cause"]
+    assert result.code == 1 and "the memory" in outcome["cause"]

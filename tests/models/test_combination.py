@@ -91,7 +91,7 @@ def test_an_encoding_of_one_s_own() -> None:
     adds, starts, rope = Adds(setting), Starts(setting), RoPE(setting)
     assert Combination({"adds": adds, "rope": rope}).attending is rope
     assert Combination({"adds": adds, "starts": starts}).attending is starts
-    with pytest.raises(UsageError, match="starts and rope each define attention"):
+    with pytest.raises(UsageError, match="starts and rope"):
         Combination({"starts": starts, "rope": rope})
     # Where the text of a file hides that it attends, its name comes too early, and it still works.
     early = Combination({"rope": rope, "adds": adds})

@@ -218,9 +218,9 @@ def test_indices_fill_l_max_and_no_more(name: str) -> None:
     index = pe.indices(rows_of(52))
     assert index.dtype == torch.int64 and bool((index.diff(dim=1) > 0).all())
     assert int(index.min()) < 6 and 98 < int(index.max()) < 104
-    with pytest.raises(UsageError, match="l_max=51 is less than the longest tested sequence, 52"):
+    with pytest.raises(UsageError, match=r"l_max=51 .*, 52"):
         build(f"{name}:l_max=51", SMALL)
-    with pytest.raises(UsageError, match="may grow to 61 tokens"):
+    with pytest.raises(UsageError, match="61 tokens"):
         build(f"{name}:l_max=60", SMALL).indices(same_rows(2, 61))
 
 

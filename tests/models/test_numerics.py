@@ -202,7 +202,7 @@ def test_xpos_far_beyond_its_training(dtype: torch.dtype) -> None:
     # 400 tokens fit into float64 at test time; in training their indices reach eight times as far.
     scaled = build("aug-xpos:a=8:scale_base=1.2", SETTING).eval()
     heads_of(scaled, features, torch.float32)
-    with pytest.raises(UsageError, match="over 3200 tokens scale_base="):
+    with pytest.raises(UsageError, match="3200 tokens"):
         heads_of(scaled.train(), features, torch.float32)
 
 

@@ -115,7 +115,7 @@ def test_an_undefined_encoding_says_why(name: str, task: str, reason: str) -> No
 def test_it_is_not_trained(here: Path) -> None:
     with untouched(here):
         line = refused("train", "--pe", "abacus+fire", "--task", "copy:hints=true", *settings())
-    assert line.startswith("abacus+fire is not defined for copy:hints=true: no marker or blank")
+    assert line.startswith("abacus+fire") and "copy:hints=true" in line
 
 
 # ---- the contract under the setting of each task -------------------------------------------------

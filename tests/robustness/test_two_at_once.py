@@ -46,7 +46,7 @@ def assert_busy(argv: list[str], folder: Path, holder: Process) -> None:
     code, output = wait(start(argv, folder))
     assert code == BUSY, output
     (line,) = (line for line in output.splitlines() if line.startswith("tape-arith: "))
-    assert f"process {holder.pid} on " in line and "since" in line, line
+    assert f"process {holder.pid}" in line and "since" in line, line
     assert contents(folder) == before
 
 

@@ -322,7 +322,7 @@ def test_300_digits(name: str) -> None:
 def test_numbers_as_long_as_the_markers_reach() -> None:
     for name, digits in [("addition", 63), ("subtraction", 64), ("copy", 64), ("sum", 63)]:
         checked(bucket(f"{name}:hints=true", digits).problems(0, 100), f"{name}:hints=true")
-    with pytest.raises(UsageError, match="markers do not reach them: give fewer digits"):
+    with pytest.raises(UsageError, match="fewer digits"):
         bucket("addition:hints=true", 150)
 
 
@@ -505,7 +505,7 @@ NO_PROBLEMS = {
 @pytest.mark.parametrize("task", NO_PROBLEMS)
 def test_what_is_no_problem_is_refused(task: str) -> None:
     for written in NO_PROBLEMS[task]:
-        with pytest.raises(UsageError, match="write it as in"):
+        with pytest.raises(UsageError, match="write it"):
             load_task(task).parse(written)
 
 
@@ -516,12 +516,12 @@ def test_digits_beyond_a_number_are_refused() -> None:
 
     stream = bucket("addition", 3)
     no_format = np.zeros((9, 0), np.uint32)
-    with pytest.raises(UsageError, match="digits beyond its length"):
+    with pytest.raises(UsageError, match="its length"):
         Beyond().problems(stream.drawn(0, 9), stream.axis_lengths(0, 9), no_format)
 
 
 def test_problems_too_long_to_store_are_refused() -> None:
-    with pytest.raises(UsageError, match=r"271,502 tokens.* give lengths with 65,535 at most"):
+    with pytest.raises(UsageError, match=r"271,502 .*65,535"):
         bucket("multiplication:scratchpad=true", 300)
 
 

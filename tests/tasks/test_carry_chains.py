@@ -172,5 +172,5 @@ def test_a_hard_product_is_the_draw_nearest_to_the_length_wanted() -> None:
 @pytest.mark.parametrize("task", ["copy", "modular-sum", "sort", "or"])
 def test_a_task_without_carries(task: str) -> None:
     assert not load_task(task).has_carries
-    with pytest.raises(UsageError, match=f"{task} has no split 'carry', only 'evaluation'"):
+    with pytest.raises(UsageError, match=rf"{task} .*'carry'"):
         Bucket(task, 3, 0, CARRY, 3 if task == "sort" else 0)
