@@ -4,7 +4,7 @@ import shutil
 from collections.abc import Callable
 from pathlib import Path
 
-from tests.helpers.documents import edit, edit_text
+from tests.helpers.documents import edit, edit_machine, edit_text
 from tests.helpers.made_grids import interrupt
 from tests.helpers.tiny_runs import done, settings
 
@@ -56,9 +56,9 @@ def fire_on_version_2() -> None:
 
 def fire_in_bfloat16() -> None:
     for run in ("rope/seed-0", "rope/seed-1", "fire/seed-0"):
-        edit(RUNS / run / "environment.json", dtype="bfloat16")
-    edit(FIRE / "environment.json", dtype="float32")
-    (RUNS / "fire/seed-1/environment.json").unlink()
+        edit_machine(RUNS / run / "run.json", dtype="bfloat16")
+    edit_machine(FIRE / "run.json", dtype="float32")
+    edit(RUNS / "fire/seed-1/run.json", machines=[])
 
 
 def fire_with_other_settings() -> None:

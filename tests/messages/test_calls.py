@@ -163,7 +163,8 @@ CALLS: dict[str, tuple[Callable[[], object], type[Exception], str]] = {
     "past a learned table": (
         lambda: embedded("learned", "1" * 53),
         UsageError,
-        "operands have 1 to 700 digits, not 701",
+        "index 52 lies past the end of a learned table of 52 rows (0 to 51); keep sequences "
+        "within 52 tokens or train with more rows",
     ),
     "past a table of places": (
         lambda: build("abacus:k=3", setting()).eval().indices(digits("1" * 90)),
@@ -219,7 +220,7 @@ CALLS: dict[str, tuple[Callable[[], object], type[Exception], str]] = {
     "a folder for a file": (
         lambda: write_text(Path.cwd(), "x"),
         Failure,
-        "problems are numbered from 0 on: there is no range -1 .. 3",
+        "cannot write .../...: it is a folder",
     ),
 }
 
