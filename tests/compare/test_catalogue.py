@@ -61,7 +61,7 @@ def test_one_thing_in_full() -> None:
                 for choice in facts["choices"]:
                     assert declared.options[option].read(choice) is not None
     words = done("list", "tape:width=3+yarn").out.split()
-    assert "48" in words[words.index("width") :][:4] and "2501.00712" in words
+    assert "48;" in words[words.index("width") :][:4] and "2501.00712" in words
     assert words[len(words) - words[::-1].index("ramp") :][:2] == ["code,", "paper;"]
     (sums,) = json.loads(done("list", "modular-sum:modulus=97", "--json").out)["parts"]
     modulus = sums["options"]["modulus"]
