@@ -81,43 +81,6 @@ def test_canonical_names(text: str, canonical: str) -> None:
     assert str(parse(text)) == canonical
 
 
-@pytest.mark.parametrize(
-    ("text", "message"),
-    [
-        ("tap", "unknown encoding 'tap': did you mean 'tape'?"),
-        ("", "unknown encoding ''"),
-        ("__init__", "unknown encoding"),
-        ("fire:initl=3", "unknown option of fire 'initl': did you mean 'init_l'?"),
-        ("fire:", "key=value, not ''"),
-        ("fire:init_l=inf", "init_l must be a number, not 'inf'"),
-        ("fire:width=3:width=4", "gives width twice"),
-        ("fire+", "unknown encoding or extrapolation ''"),
-        ("rope+yran", "unknown encoding or extrapolation 'yran': did you mean 'yarn'?"),
-        ("abacus+rope+abacus:k=3", "'abacus+rope+abacus:k=3' names abacus twice"),
-        ("abacus+yarn:ramp=paper+rope", "yarn:ramp=paper is for test time and comes last"),
-        ("tape+yarn@from=rope", "yarn is for test time and comes last"),
-        ("rope+yarn:ramp=slow", "ramp must be one of code, paper, not 'slow'"),
-        ("rope+yarn+yarn", "at most one extrapolation"),
-        ("gone.py:Mine", "'gone.py': there is no such file"),
-        ("mine.py", "say which class of the file it is, as in mine.py:Mine"),
-        ("mine.py:Other", "mine.py defines no public class 'Other', only Mine"),
-        ("mine.py:Mine:scale=x", "scale must be a number"),
-        ("mine.py:Mine+./mine.py:Mine", "names mine.py:Mine twice"),
-        ("broken.py:Mine", "broken.py is not Python: line 1: invalid syntax"),
-        ("null.py:Mine", "null.py is not Python"),
-        ("empty.py:Mine", "empty.py defines no class"),
-    ],
-)
-def test_wrong_names(text: str, message: str, here: Path) -> None:
-    Path("mine.py").write_text("class Mine:\n    def __init__(self, *, scale: float = 1.0): ...\n")
-    Path("broken.py").write_text("class Mine(:\n")
-    Path("null.py").write_bytes(b"class Mine: pass\0\n")
-    Path("empty.py").write_text("x = 1\n")
-    with pytest.raises(UsageError) as caught:
-        parse(text)
-    assert message in str(caught.value) and "\n" not in str(caught.value)
-
-
 def test_no_name_is_of_two_kinds() -> None:
     """The kind of a part after a plus follows from its name."""
     known = [declared for kind in KINDS for declared in declarations(kind)]

@@ -1,7 +1,10 @@
-"""What an encoding says of options that make no sense, and of parts that cannot be joined."""
+"""What a name says that names nothing, and an encoding of options that make no sense."""
+
+from pathlib import Path
 
 import pytest
 
+from tape_arith.arith.registry.names import parse
 from tape_arith.models.errors import UsageError
 from tests.helpers.messages import is_of
 from tests.helpers.small_decoders import build, setting
@@ -86,6 +89,51 @@ REFUSED = {
         "with the length"
     ),
 }
+
+NAMES = {
+    "tap": "unknown encoding 'tap': did you mean 'tape'? Known: ...",
+    "": "unknown encoding '': Known: ...",
+    "__init__": "unknown encoding '__init__': Known: ...",
+    "fire:initl=3": "unknown option of fire 'initl': did you mean 'init_l'? Known: init_l, width",
+    "fire:": "'fire:': an option reads key=value, not ''",
+    "fire:init_l=inf": "'fire:init_l=inf': init_l must be a number, not 'inf'",
+    "fire:width=3:width=4": "'fire:width=3:width=4' gives width twice",
+    "fire+": "unknown encoding or extrapolation '': Known: ...",
+    "rope+yran": "unknown encoding or extrapolation 'yran': did you mean 'yarn'? Known: ...",
+    "abacus+rope+abacus:k=3": "'abacus+rope+abacus:k=3' names abacus twice",
+    "abacus+yarn:ramp=paper+rope": (
+        "'abacus+yarn:ramp=paper+rope': yarn:ramp=paper is for test time and comes last, and at "
+        "most one extrapolation can follow a plus"
+    ),
+    "tape+yarn@from=rope": "'tape+yarn@from=rope': yarn is for test time and comes last",
+    "rope+yarn:ramp=slow": "'yarn:ramp=slow': ramp must be one of code, paper, not 'slow'",
+    "rope+yarn+yarn": (
+        "'rope+yarn+yarn': yarn is for test time and comes last, and at most one extrapolation "
+        "can follow a plus"
+    ),
+    "gone.py:Mine": "'gone.py': there is no such file, as seen from this folder",
+    "mine.py": "'mine.py': say which class of the file it is, as in mine.py:Mine",
+    "mine.py:Other": (
+        ".../mine.py defines no public class 'Other', only Mine: names and options are read from "
+        "where the class is written"
+    ),
+    "mine.py:Mine:scale=x": "'mine.py:Mine:scale=x': scale must be a number, not 'x'",
+    "mine.py:Mine+./mine.py:Mine": "'mine.py:Mine+./mine.py:Mine' names mine.py:Mine twice",
+    "broken.py:Mine": ".../broken.py is not Python: line 1: invalid syntax",
+    "null.py:Mine": ".../null.py is not Python: ...",
+    "empty.py:Mine": ".../empty.py defines no class for 'empty.py:Mine'",
+}
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_names_that_are_refused(name: str, here: Path) -> None:
+    Path("mine.py").write_text("class Mine:\n    def __init__(self, *, scale: float = 1.0): ...\n")
+    Path("broken.py").write_text("class Mine(:\n")
+    Path("null.py").write_bytes(b"class Mine: pass\0\n")
+    Path("empty.py").write_text("x = 1\n")
+    with pytest.raises(UsageError) as caught:
+        parse(name)
+    assert is_of(str(caught.value), NAMES[name]), str(caught.value)
 
 
 @pytest.mark.parametrize("name", REFUSED)
