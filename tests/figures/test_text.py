@@ -87,8 +87,9 @@ def test_a_label_is_plain_text(kind: str, tmp_path: Path) -> None:
     assert f">{label}" in shown or f" {label}" in shown  # as one piece, in one font
 
 
-@pytest.mark.parametrize("kind", KINDS)
-@pytest.mark.parametrize("width", [3.3, 5.5])
+@pytest.mark.parametrize(
+    ("kind", "width"), [*((kind, 3.3) for kind in KINDS), ("heatmap", 5.5), ("leaderboard", 5.5)]
+)
 def test_long_labels_keep_to_their_room(kind: str, width: float) -> None:
     figure = draw(kind, {"rope": LONG, "tape": "W" * 90}, width)
     assert_nothing_is_cut_off(figure)
@@ -108,12 +109,12 @@ def test_a_room_is_that_of_the_drawn_panels() -> None:
 
 def test_what_is_measured_is_never_cut() -> None:
     """A mark and means stay whole in the smallest panels; only names lose their beginning."""
-    made = panels_of(flat(f"rope{n}", 0, inside=90) for n in range(30))
+    made = panels_of(flat(f"rope{n}", 0, inside=90) for n in range(16))
     figure = heatmap.compose(made, labels={made[0].name: LONG})
     assert_texts_are_apart(figure)
     shown = words(figure)
-    assert shown.count("not converged") == 30 and shown.count("\u2026") == 1
-    assert shown.count("out 20.0") == 30
+    assert shown.count("not converged") == 16 and shown.count("\u2026") == 1
+    assert shown.count("out 20.0") == 16
 
 
 def test_ablations_have_plain_labels() -> None:
@@ -134,12 +135,12 @@ def test_numbers_too_narrow_to_read_are_refused() -> None:
 
 def test_a_tall_leaderboard_has_its_scale_at_both_ends() -> None:
     many = panels_of(flat(f"rope{n}", 0) for n in range(30))
-    for shown, at_top in ((many, True), (panels(), False)):
+    for shown, at_top in ((panels(), False), (many, True)):
         figure = leaderboard.compose(board_of(shown, {}))
         figure.draw_without_rendering()
         tick = figure.axes[0].xaxis.get_major_ticks()[0]
         assert (tick.label1.get_visible(), tick.label2.get_visible()) == (True, at_top)
-    assert_texts_are_apart(leaderboard.compose(board_of(many, {})))
+    assert_texts_are_apart(figure)
 
 
 # ---- fonts -------------------------------------------------------------------------------------
@@ -191,7 +192,7 @@ def test_letters_without_a_font_are_named_once(
     # U+13000 is a hieroglyph, which few machines have.
     figure: Any = draw("curves", {"rope": "\U00013000", "tape": "Ταπε \U00013000"})
     style.save(figure, tmp_path / "a.pdf")
-    style.save(figure, tmp_path / "a.png")
+    style.save(figure, tmp_path / "a.svg")
     if text.letters_without_font("\U00013000"):
         note = "note: no font of this machine has \U00013000: the figure shows boxes;"
         assert capsys.readouterr().err.count(note) == 1

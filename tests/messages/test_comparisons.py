@@ -166,16 +166,18 @@ NOTED: Table = {
     },
     prepared.a_corrupt_record: {
         "curves --pe all --json": (
-            "runs/mini/tape/seed-1/run.json is corrupt: not JSON (...); put back a whole copy, or train the run again with --fresh"
+            "runs/mini/tape/seed-1/run.json is corrupt: not JSON (...); put back a whole copy, or "
+            "train the run again with --fresh"
         ),
         "leaderboard": (
-            "runs/mini/tape/seed-1/run.json is corrupt: not JSON (...); put back a whole copy, or train the run again with --fresh"
+            "runs/mini/tape/seed-1/run.json is corrupt: not JSON (...); put back a whole copy, or "
+            "train the run again with --fresh"
         ),
     },
     prepared.a_corrupt_grid: {
         "report": (
-            "left out: runs/mini/fire/seed-0/grid.json is corrupt: not JSON (...); put back an intact copy, or score the run again "
-            "with --fresh"
+            "left out: runs/mini/fire/seed-0/grid.json is corrupt: not JSON (...); put back an "
+            "intact copy, or score the run again with --fresh"
         ),
     },
     prepared.rope_on_carries: {

@@ -177,12 +177,14 @@ FAILED: Table = {
     },
     prepared.a_corrupt_grid: {
         "score runs/mini/fire/seed-0": (
-            "runs/mini/fire/seed-0/grid.json is corrupt: not JSON (...); put back an intact copy, or score the run again with --fresh"
+            "runs/mini/fire/seed-0/grid.json is corrupt: not JSON (...); put back an intact copy, "
+            "or score the run again with --fresh"
         ),
     },
     prepared.a_corrupt_record: {
         "train runs/mini/tape/seed-1": (
-            "runs/mini/tape/seed-1/run.json is corrupt: not JSON (...); put back a whole copy, or train the run again with --fresh"
+            "runs/mini/tape/seed-1/run.json is corrupt: not JSON (...); put back a whole copy, or "
+            "train the run again with --fresh"
         ),
     },
 }
