@@ -26,15 +26,20 @@ VARIANTS: dict[str, dict[str, Any]] = {
     "loops": {"loops": 2},
     "all": {"norm": "deepnorm", "loops": 3, "input_injection": True},
 }
-FAST = ("rope", "fire", "tape", "tape-heads", "abacus", "path")
+FAST = {
+    "post": ("rope", "tape"),
+    "loops": ("rope", "fire", "tape", "tape-heads", "abacus", "path"),
+    "all": ("fire", "tape-heads", "abacus", "path"),
+}
+NAMES = (*known_names("encoding"), "tape+yarn", "abacus+tape", "tape:form=vector")
 
 
-@pytest.mark.parametrize("variant", VARIANTS)
 @pytest.mark.parametrize(
-    "name",
+    ("name", "variant"),
     [
-        name if name in FAST else pytest.param(name, marks=pytest.mark.slow)
-        for name in (*known_names("encoding"), "tape+yarn", "abacus+tape", "tape:form=vector")
+        pytest.param(name, variant, marks=[] if name in fast else pytest.mark.slow)
+        for variant, fast in FAST.items()
+        for name in NAMES
     ],
 )
 def test_contract(name: str, variant: str, monkeypatch: pytest.MonkeyPatch) -> None:
