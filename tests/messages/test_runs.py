@@ -69,6 +69,15 @@ REFUSED: Table = {
             "'012+3' is no problem of addition: write it as in 123+45, with numbers from 1 on, "
             "without leading zeros"
         ),
+        "ask rope 12*3": (
+            "'12*3' is no problem of addition: write it as in 123+45, with numbers from 1 on, "
+            "without leading zeros"
+        ),
+        "ask rope 0+5": (
+            "'0+5' is no problem of addition: write it as in 123+45, with numbers from 1 on, "
+            "without leading zeros"
+        ),
+        "ask ropee 1+2": "unknown encoding 'ropee': did you mean 'rope'? Known: ...",
         "ask rope 12+3=": (
             "'12+3=' is no problem of addition: write it as in 123+45, without = and the answer"
         ),
@@ -85,6 +94,37 @@ REFUSED: Table = {
         ),
         "export runs/mini/rope/seed-0 --out data": (
             "data exists and is no export of tape-arith: choose another --out"
+        ),
+        "study stability runs/mini/rope/seed-0 --problems 28": (
+            "the evaluation set has 27 problems, not 28: give --problems 27 or fewer"
+        ),
+        "study stability runs/mini/rope/seed-0 ./runs/mini/rope/seed-0": (
+            "runs/mini/rope/seed-0 is rope, seed 0, twice: name each run once"
+        ),
+        "study stability runs/mini/none/seed-0": (
+            "runs/mini/none/seed-0 holds no run: `tape-arith list` shows where runs are"
+        ),
+        "study errors runs/mini/rope": (
+            "runs/mini/rope holds no run: `tape-arith list` shows where runs are"
+        ),
+        "study errors runs/mini/rope/seed-0 --figure x.gif": (
+            "cannot draw x.gif: a figure's name ends in .png, .svg or .pdf"
+        ),
+        "study errors runs/mini/rope/seed-0 --split cary": (
+            "unknown split 'cary': did you mean 'carry'? Known: carry, evaluation"
+        ),
+        "study errors runs/mini/rope/seed-0 --format jsn": (
+            "unknown format 'jsn': did you mean 'json'? Known: csv, json, markdown"
+        ),
+        "study attention runs/mini/rope/seed-0 --double": (
+            "study attention takes no double: leave it out"
+        ),
+        "study error runs/mini/rope/seed-0": (
+            "unknown study 'error': did you mean 'errors'? Known: attention, errors, stability"
+        ),
+        "study attention runs/mini/rope/seed-0 --problem 12*3": (
+            "'12*3' is no problem of addition: write it as in 123+45, with numbers from 1 on, "
+            "without leading zeros"
         ),
         "study errors runs/mini/rope/seed-0 --layer 2": "study errors takes no layer: leave it out",
         "study attention runs/mini/rope/seed-0 --layer 7": "there is no layer 7: they are 1 to 1",

@@ -86,12 +86,12 @@ def test_final_answers_count_whatever_the_steps_are(monkeypatch: pytest.MonkeyPa
     runner = Runner(random_decoder("nope", "addition"), cpu())
     shares: dict[str, float] = {}
     calls = 0
-    while next(add_final_answers(shares, runner, bucket, axes, 120), 0) is None:
+    while next(add_final_answers(shares, runner, bucket, axes, 60), 0) is None:
         calls += 1  # each is stopped after one batch
-    lengths = bucket.axis_lengths(0, 120)
+    lengths = bucket.axis_lengths(0, 60)
     inside = int((lengths <= np.array([2, 2])).all(axis=1).sum())
-    assert calls == -(-inside // 3) - (inside - 120) // 3
-    for region, count in (("in", inside), ("out_of", 120 - inside)):
+    assert calls == -(-inside // 3) - (inside - 60) // 3
+    for region, count in (("in", inside), ("out_of", 60 - inside)):
         wrong = sum(number % 6 in (1, 2) for number in range(count))
         assert shares[f"final_answers_{region}_distribution"] == pytest.approx(1 - wrong / count)
         assert shares[f"final_answers_{region}_distribution_of"] == count
@@ -103,7 +103,7 @@ def test_final_answers_count_whatever_the_steps_are(monkeypatch: pytest.MonkeyPa
         firsts.extend(row.tobytes() for row in np.split(problems.tokens, problems.starts[1:]))
         return [[] for _ in problems.starts]
 
-    assert len([*add_final_answers({}, runner, bucket, axes, 120)]) == 2
+    assert len([*add_final_answers({}, runner, bucket, axes, 60)]) == 2
     longer = (lengths > np.array([2, 2])).any(axis=1)
     chosen = [*np.flatnonzero(~longer)[:2], *np.flatnonzero(longer)[:2]]
     wanted = [bucket.problems(int(i), int(i) + 1).tokens.tobytes() for i in chosen]
