@@ -153,12 +153,6 @@ def test_where_nothing_can_be_written(tmp_path: Path, monkeypatch: pytest.Monkey
     assert files(tmp_path / "full") == {}
 
 
-@pytest.mark.parametrize("options", [{"count": 0}, {"workers": -1}], ids=str)
-def test_numbers_that_make_no_dataset(tmp_path: Path, options: dict[str, Any]) -> None:
-    with pytest.raises(UsageError, match=r"--(count|workers) 1"):
-        generate(tmp_path, BUCKET, **{"count": 9, **options})
-
-
 def truncate(path: Path) -> None:
     path.write_bytes(path.read_bytes()[:-3])
 

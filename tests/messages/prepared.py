@@ -1,5 +1,6 @@
 """Working folders with trained runs to which something has happened, and rows over them."""
 
+import json
 import shutil
 from collections.abc import Callable
 from pathlib import Path
@@ -79,6 +80,15 @@ def rope_on_other_problems() -> None:
     text = (ROPE / "run.json").read_text()
     digest = text[text.index(data) + len(data) :][:64]
     edit_text(ROPE / "run.json", digest, "ab" * 32)
+
+
+def rope_with_another_small_grid() -> None:
+    """Of versions before 0.11, which have other lengths from 17 digits on."""
+    file = RUNS / "rope/seed-1/metrics.jsonl"
+    lines = [json.loads(line) for line in file.read_text().splitlines()]
+    for line in lines:
+        del line["small_grid"]["by_length"]["3"]
+    file.write_text("".join(f"{json.dumps(line)}\n" for line in lines))
 
 
 def two_presets() -> None:

@@ -118,6 +118,11 @@ CALLS: dict[str, tuple[Callable[[], object], type[Exception], str]] = {
         UsageError,
         "0 problems are no dataset: give --count 1 or more",
     ),
+    "no worker": (
+        lambda: generate(Path("data"), BUCKET, 9, workers=-1),
+        UsageError,
+        "-1 workers cannot write problems: give --workers 1 or more",
+    ),
     "another count": (
         lambda: again(count=99),
         UsageError,

@@ -160,6 +160,9 @@ NOTED: Table = {
             "left out: fire seed 0: learning_rate: 0.002, not 0.001, clip: 0.25, not 0.5"
         ),
     },
+    prepared.rope_with_another_small_grid: {
+        "curves --pe rope --json": "left out: rope seed 1: scored on other lengths during training"
+    },
     prepared.rope_extended: {
         "leaderboard": "left out: rope seed 0: not scored yet",
         "curves --pe all --json": "left out: rope seed 0: steps: 8, not 4",
