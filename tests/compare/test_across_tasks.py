@@ -211,7 +211,7 @@ def test_a_column_has_one_preset_and_one_budget(root: Path, tmp_path: Path) -> N
     assert done(*command, "addition").out == done(*command, "all").out
     table = across_tasks(Selection(tmp_path))  # the preset with more encodings
     (presets, _), (runs, why) = table.left_out
-    assert [line.encoding for line in table.lines] == ["rope"] and presets.startswith("task")
+    assert [line.encoding for line in table.rows] == ["rope"] and presets.startswith("task")
     assert "paper-20, paper-40" in presets and "fire" in runs and "steps 7" in why
     assert "RoPE" not in done(*command, "paper-20").out
 

@@ -91,7 +91,9 @@ def test_csv_holds_nothing_that_a_spreadsheet_executes() -> None:
 
 def test_tasks_of_one_axis_and_of_two_share_a_table() -> None:
     both = [row for axes in (BITS, LISTS) for row in rows(panels_of([drawn("rope", 0, axes)]))]
-    heads, _, bits, lists = (line.split(" | ") for line in sweep_table(both).to_markdown().splitlines())
+    heads, _, bits, lists = (
+        line.split(" | ") for line in sweep_table(both).to_markdown().splitlines()
+    )
     missing = [head for head, text in zip(heads, bits, strict=True) if text == "-"]
     assert [head.split()[0] for head in missing] == ["one", "both"]
     assert "-" not in lists
