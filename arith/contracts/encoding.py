@@ -54,9 +54,15 @@ def check_builds(name: Name | str) -> None:
 
     Usually: an argument after `setting` that is not keyword-only or has no default; options that
     `layer` reads but that are set after super().__init__(setting), which calls it; a `layer` that
-    returns no PositionalLayer; products of something that only another option makes.
+    returns no PositionalLayer; products of something that only another option makes; a file that
+    sets torch's default type.
     """
-    tuple(examples.decoder_for(name).pe.products(Workload(tokens=2, pairs=4, distances=4)))
+    before = _torch_settings()
+    try:
+        tuple(examples.decoder_for(name).pe.products(Workload(tokens=2, pairs=4, distances=4)))
+        assert before == _torch_settings(), "it changes settings of torch, which all else shares"
+    finally:
+        torch.set_default_dtype(before[0])
 
 
 def check_shape(name: Name | str) -> None:
@@ -90,6 +96,7 @@ def check_deterministic(name: Name | str) -> None:
             torch.manual_seed(99)
             before = _global_generators()
             assert torch.equal(first, forward(decoder, seqs)), f"two identical calls differ{when}"
+            decoder.pe.after_step()
             assert before == _global_generators(), (
                 f"a hook draws from the generator of torch, numpy or random, or seeds it{when}"
             )
@@ -99,6 +106,17 @@ def check_deterministic(name: Name | str) -> None:
             assert same, f"another decoder with the same weights and buffers differs{when}"
 
 
+def _torch_settings() -> tuple[Any, ...]:
+    """Return torch's settings that a file may change for all others, the default type first."""
+    return (
+        torch.get_default_dtype(),
+        torch.is_grad_enabled(),
+        torch.get_num_threads(),
+        torch.get_float32_matmul_precision(),
+        torch.are_deterministic_algorithms_enabled(),
+    )
+
+
 def _global_generators() -> tuple[object, ...]:
     _, numbers, position, *_ = np.random.get_state()
     torch_state = torch.get_rng_state().numpy().tobytes()
@@ -106,41 +124,42 @@ def _global_generators() -> tuple[object, ...]:
 
 
 def check_positions(name: Name | str) -> str | None:
-    """Its logits are not those of NoPE, which has the same weights otherwise.
+    """Its logits are not those of NoPE with the same weights, neither in scoring nor in training.
 
     Usually: a hook with a name that is never called; a hook that changes what it does not return; a
     bias that is the same for all keys, which the softmax cancels.
     """
     if vars(type(examples.decoder_for(name).pe)).get("kind") == "none":
         return "it says that its kind is none"
-    nope, largest = examples.decoder_for("nope"), 0.0
-    for decoder, _ in both_modes(name):
+    nope = examples.decoder_for("nope")
+    for decoder, when in both_modes(name):
+        largest = 0.0
         for seqs in (example_batch(), example_batch(4 * TRAINED_LENGTH)):
             error = relative_error(forward(decoder, seqs), forward(nope, seqs))
             largest = max(largest, error)
-    how = "but for rounding" if largest else "bit for bit"
-    assert largest > TOLERANCE, f"its logits are NoPE's, {how}"
+        how = "but for rounding" if largest else "bit for bit"
+        assert largest > TOLERANCE, f"its logits are NoPE's, {how}{when}"
     return None
 
 
 def check_causal(name: Name | str) -> None:
-    """The last token changes no earlier logit, not by one bit.
+    """The last token changes no earlier logit, not by one bit, in short and in long rows.
 
     Usually: a sum, a mean or a norm over all tokens; a cumulative sum that runs over keys before
     they are masked; weights of its own that are not masked before the softmax.
     """
-    seqs = example_batch()
-    other = seqs.tokens.clone()
-    other[:, -1] = END
-    for decoder, when in both_modes(name):
-        before, after = forward(decoder, seqs), forward(decoder, replace(seqs, tokens=other))
-        changed = (before[:, :-1] != after[:, :-1]).any(-1).any(0).nonzero().flatten().tolist()
-        assert not changed, (
-            f"another last token, at place {seqs.tokens.shape[1] - 1}, changed the logits of "
-            f"{len(changed)} earlier places, from place {changed[0]} on{when}"
-        )
-        same = torch.equal(before[:, -1], after[:, -1])
-        assert not same, f"the last logits ignore the last token{when}"
+    for seqs in (example_batch(), example_batch(4 * TRAINED_LENGTH)):
+        other = seqs.tokens.clone()
+        other[:, -1] = END
+        for decoder, when in both_modes(name):
+            before, after = forward(decoder, seqs), forward(decoder, replace(seqs, tokens=other))
+            changed = (before[:, :-1] != after[:, :-1]).any(-1).any(0).nonzero().flatten().tolist()
+            assert not changed, (
+                f"another last token, at place {seqs.tokens.shape[1] - 1}, changed the logits of "
+                f"{len(changed)} earlier places, from place {changed[0]} on{when}"
+            )
+            same = torch.equal(before[:, -1], after[:, -1])
+            assert not same, f"the last logits ignore the last token{when}"
 
 
 def check_order(name: Name | str) -> None:
@@ -202,11 +221,16 @@ def check_prefix(name: Name | str) -> None:
     Usually: a number that depends on how many tokens there are so far: T, `index.max()`, the last
     token. The only length that may be used is `seqs.final_length`, from the prompt alone.
     """
-    decoder, seqs = examples.decoder_for(name), example_batch()
-    full = forward(decoder, seqs)
-    for length in range(1, seqs.tokens.shape[1]):
-        prefix = forward(decoder, replace(seqs, tokens=seqs.tokens[:, :length]))
-        assert_close(prefix[:, -1], full[:, length - 1], f"prefix of {length} tokens")
+    for seqs in (example_batch(), example_batch(4 * TRAINED_LENGTH)):
+        longest = seqs.tokens.shape[1]
+        some = sorted({1, 2, longest // 2, min(longest - 1, TRAINED_LENGTH + 1)})
+        for decoder, when in both_modes(name):
+            full = forward(decoder, seqs)
+            each = not decoder.training and longest < TRAINED_LENGTH
+            for length in range(1, longest) if each else some:
+                prefix = forward(decoder, replace(seqs, tokens=seqs.tokens[:, :length]))
+                label = f"prefix of {length} of {longest} tokens{when}"
+                assert_close(prefix[:, -1], full[:, length - 1], label)
 
 
 def check_packed(name: Name | str) -> str | None:

@@ -6,6 +6,7 @@ Legend: B batch, T tokens, D hidden, H heads, K head dim.
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
 from functools import partial
+from math import inf
 from typing import Any, NamedTuple
 
 import torch
@@ -56,6 +57,17 @@ def describe(result: Any) -> str:
     return "None" if result is None else f"a value of type {type(result).__name__}"
 
 
+def _tensors(value: Any) -> Iterator[Tensor]:
+    """Yield the tensors of the arguments of a hook."""
+    if isinstance(value, Tensor):
+        yield value
+    elif isinstance(value, Sequences):
+        yield from _tensors([value.tokens, value.final_length, value.key, value.starts])
+    elif isinstance(value, list | tuple | dict):
+        for inner in value.values() if isinstance(value, dict) else value:
+            yield from _tensors(inner)
+
+
 def _is_state(value: Any) -> bool:
     return isinstance(value, Tensor) or (isinstance(value, tuple) and all(map(_is_state, value)))
 
@@ -71,6 +83,7 @@ def _is_wish(pair: Any) -> bool:
         and isinstance(pair[0], nn.Parameter)
         and isinstance(pair[1], dict)
         and pair[1].keys() <= {"weight_decay", "lr_factor"}
+        and all(0 <= wish < inf for wish in pair[1].values())
     )
 
 
@@ -107,7 +120,11 @@ _RETURNS: dict[type[nn.Module], dict[str, Returns]] = {
         ),
         "multiply_adds": Returns("a whole number", lambda result, _: _is_count(result)),
         "parameter_groups": Returns(
-            "pairs of a parameter and a dict with weight_decay or lr_factor", _each(_is_wish)
+            "pairs of a parameter, each once, and a dict with weight_decay or lr_factor, 0 or more",
+            lambda result, sizes: (
+                _each(_is_wish)(result, sizes)
+                and len({id(parameter) for parameter, _ in result}) == len(list(result))
+            ),
         ),
     },
     PositionalLayer: {
@@ -145,7 +162,11 @@ class WatchedHooks:
 
     def _call(self, name: str, function: Any, returns: Returns, *args: Any, **named: Any) -> Any:
         assert callable(function), f"{name} is {describe(function)}, which hides the hook"
+        given = list(_tensors([args, named]))
+        before = [tensor._version for tensor in given]
         result = function(*args, **named)
+        changed = [t for t, version in zip(given, before, strict=True) if t._version != version]
+        assert not changed, f"{name} changes in place what it is given, {describe(changed[0])}"
         if isinstance(result, Iterator):
             result = list(result)
         sizes = ", ".join(f"{letter} = {self.sizes[letter]}" for letter in "BTDHK")

@@ -41,10 +41,11 @@ def check_tensors(name: Name | str) -> None:
 
 
 def check_hooks(name: Name | str) -> None:
-    """Hooks return what they should, in type and shape, and `needs` tells what attention gets.
+    """Hooks return what they should, change nothing that they get, and `needs` is all they need.
 
     Usually: a `return` that was forgotten; an axis that was dropped or added; another type than
-    that of x (here float64); a bias or wider queries that `needs` does not name.
+    that of x (here float64); `index.mul_(...)` or `x += ...`, which others see too; a bias or wider
+    queries that `needs` does not name.
     """
     decoder = examples.decoder_for(name)
     hooks = WatchedHooks(decoder)

@@ -144,7 +144,7 @@ SLIPS = {
     "deterministic": (EMBED.format("torch.rand(1)"), "two identical calls differ"),
     "prefix": (
         EMBED.format("(index / index.max().clamp_min(1))[..., None].to(x)"),
-        "prefix of 2 tokens: relative error",
+        "prefix of 2 of 20 tokens: relative error",
     ),
     "packed": (
         EMBED.format("torch.arange(x.shape[1])[None, :, None].to(x)"),
@@ -188,6 +188,8 @@ def test_each_slip_is_explained(check: str, here: Path) -> None:
 
 TRAINING = "if self.training else x"
 KEEPS_MODULE = "self.parts = [nn.Linear(1, 16).double()]"
+LONGER = "self.setting.trained_length"
+GROUPS = "\n    def parameter_groups(self):\n        return {}\n"
 PLAIN_INIT = INIT.split("        self")[0].format("")
 FURTHER = {
     # Rows that know of each other, also in training alone.
@@ -213,7 +215,40 @@ FURTHER = {
         EMBED.format(f"1 / index.sum() * torch.inf {TRAINING}"),
         "",
     ),
+    # What only rows longer than those of training show, or only one of the two modes.
+    "a leak beyond the trained length": (
+        "causal",
+        EMBED.format(f"x.mean(1)[:, None] * (x.shape[1] > {LONGER})"),
+        "place 111, changed",
+    ),
+    "a scale beyond the trained length": (
+        "prefix",
+        EMBED.format(f"(index / max(1, x.shape[1] / {LONGER}))[..., None].to(x).sin()")
+        + "\n    needs = Needs(packed=False)\n",
+        "of 112 tokens: relative error",
+    ),
+    "the number of 3s to come in training": (
+        "prefix",
+        EMBED.format(f"(seqs.tokens == 7).sum(1)[:, None, None] * index[..., None] {TRAINING}"),
+        "tokens, in training: relative error",
+    ),
+    "NoPE where it is scored": (
+        "positions",
+        EMBED.format(f"index[..., None].to(x).sin() {TRAINING}"),
+        "its logits are NoPE's, bit for bit",
+    ),
+    "NoPE where it is trained": (
+        "positions",
+        EMBED.format("index[..., None].to(x).sin() if not self.training else x"),
+        "bit for bit, in training",
+    ),
     # Random numbers.
+    "noise after a step": (
+        "deterministic",
+        INIT.format("") + "\n    def after_step(self):\n        torch.rand(1)\n"
+        "\n    def embed(self, x, index, seqs):\n        return x + index[..., None].to(x).sin()\n",
+        "or seeds it",
+    ),
     "noise in training": ("deterministic", EMBED.format(f"torch.randn(16) {TRAINING}"), "training"),
     "Python's noise": ("deterministic", EMBED.format("random.random()"), "identical calls differ"),
     "a seed": (
@@ -334,6 +369,29 @@ FURTHER = {
         "builds",
         "class Mine(PositionalEncoding):\n    def layer(self, i):\n        return i",
         "Mine.layer returned 0; it",
+    ),
+    "tokens that change": (
+        "hooks",
+        EMBED.format("seqs.tokens.mul_(1)[..., None]"),
+        "Mine.embed changes in place what it is given, int64 [3, 20]",
+    ),
+    "keys that change": ("hooks", EMBED.format("seqs.key.add_(1)[:, None, None]"), "in place"),
+    "an index that changes": ("hooks", EMBED.format("index.mul_(2)[..., None]"), "in place"),
+    "queries that change": ("hooks", ATTEND.format("v * q.mul_(2)"), "MineLayer.attend changes in"),
+    "a parameter in two groups": (
+        "hooks",
+        INIT.format("") + GROUPS.format("[(self.table, {}), (self.table, {'lr_factor': 2.0})]"),
+        "each once, and a dict",
+    ),
+    "a negative factor": (
+        "hooks",
+        INIT.format("") + GROUPS.format("[(self.table, {'lr_factor': -1.0})]"),
+        "lr_factor, 0 or more",
+    ),
+    "torch's default type": (
+        "builds",
+        PLAIN_INIT + "        torch.set_default_dtype(torch.float64)\n",
+        "it changes settings of torch",
     ),
     # Costs.
     "a count for all layers": (
