@@ -137,6 +137,10 @@ _interruptions: list[_Interrupted] = []
 
 
 def _interrupt(number: int, *_: object) -> None:
+    if _interruptions:  # it is on its way out: only a second Ctrl-C is quicker
+        if number == signal.SIGINT:
+            os._exit(EXIT_INTERRUPTED)
+        return
     _interruptions.append(_Interrupted(EXIT_INTERRUPTED if number == signal.SIGINT else EXIT_AGAIN))
     raise _interruptions[0]
 
@@ -197,6 +201,7 @@ def main() -> None:
     """Run the command line; turn an error into one line and an exit code."""
     protect_streams()
     silence_drawing()
+    _interruptions.clear()
     install_handler(_interrupt)
     try:
         code = _run(_arguments())

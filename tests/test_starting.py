@@ -1,4 +1,4 @@
-"""The first second of a command: Ctrl-C and too little memory give a line, and no traceback."""
+"""The first second of a command, and its last: signals and too little memory give no traceback."""
 
 import os
 import resource
@@ -31,20 +31,53 @@ main()
 """
 
 
-def test_ctrl_c_while_it_is_imported(tmp_path: Path) -> None:
-    with subprocess.Popen(
-        [sys.executable, "-c", SLOW],
-        cwd=tmp_path,
+def start(program: str, folder: Path) -> subprocess.Popen[str]:
+    def as_usual() -> None:  # a shell starts what runs in the background with Ctrl-C ignored
+        for number in (signal.SIGINT, signal.SIGHUP):
+            signal.signal(number, signal.SIG_DFL)
+
+    return subprocess.Popen(
+        [sys.executable, "-c", program],
+        cwd=folder,
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
-        # A shell starts what runs in the background with Ctrl-C ignored.
-        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
-    ) as process:
+        preexec_fn=as_usual,
+    )
+
+
+STOPS = {signal.SIGINT: 130, signal.SIGTERM: 75, signal.SIGHUP: 75, signal.SIGUSR2: 75}
+
+
+@pytest.mark.parametrize(("number", "code"), STOPS.items())
+def test_a_signal_while_it_is_imported(number: signal.Signals, code: int, tmp_path: Path) -> None:
+    with start(SLOW, tmp_path) as process:
         assert process.stdout is not None and process.stdout.readline() == "importing\n"
-        process.send_signal(signal.SIGINT)
+        process.send_signal(number)
         error = process.communicate()[1]
-    assert process.returncode == 130 and error == ""
+    assert process.returncode == code and error == ""
+
+
+# Python resets handlers of signals when it exits, then deletes what modules hold.
+REPEATED = """
+import os, signal, sys, types
+from tape_arith.__main__ import main
+
+class Late:
+    def __del__(self, kill=os.kill, me=os.getpid(), number=signal.SIGTERM):
+        kill(me, number)
+
+late = Late()
+stopped = types.SimpleNamespace(main=lambda: sys.exit(75))
+sys.modules["tape_arith.cli"] = sys.modules["tape_arith"].cli = stopped
+main()
+"""
+
+
+def test_a_signal_while_python_exits_changes_no_exit_code(tmp_path: Path) -> None:
+    with start(REPEATED, tmp_path) as process:
+        assert process.communicate() == ("", "")
+    assert process.returncode == 75
 
 
 @pytest.mark.parametrize("megabytes", [250, 400])

@@ -83,8 +83,57 @@ def test_what_an_interruption_breaks_is_no_error(monkeypatch: pytest.MonkeyPatch
             threading.Lock().release()
 
     monkeypatch.setattr(cli, "app", command)
-    monkeypatch.setattr(cli, "_interruptions", [])
     assert call("list").code == PREEMPTED
+
+
+RUN = "runs/mini/rope/seed-0"
+WORK = {
+    "ask": (("ask", RUN, "1+2"), "models.decoder.Decoder.forward"),
+    "study": (("study", "stability", RUN, "--figure", "x.png"), "models.decoder.Decoder.forward"),
+    "its figure": (
+        ("study", "errors", RUN, "--problems", 9, "--figure", "x.png"),
+        "arith.studies.errors.figures",
+    ),
+    "export": (("export", RUN, "--out", "model"), "arith.export.export_run.save_file"),
+    "its folder": (("export", RUN, "--out", "model"), "arith.export.folder.write_document"),
+}
+
+
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGTERM, PREEMPTED), (signal.SIGINT, 130)])
+@pytest.mark.parametrize(("words", "busy_in"), WORK.values(), ids=WORK)
+def test_what_has_nothing_to_continue_stops_in_good_order(
+    words: tuple[str, ...],
+    busy_in: str,
+    number: signal.Signals,
+    code: int,
+    comparison: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(f"tape_arith.{busy_in}", lambda *_, **__: signal.raise_signal(number))
+    before = sorted(comparison.rglob("*"))
+    result = call(*words)
+    assert result.code == code and result.out == ""
+    assert result.err.endswith("interrupted: what is finished is kept, nothing is half-written\n")
+    assert "Traceback" not in result.err and sorted(comparison.rglob("*")) == before
+
+
+def test_a_repeated_signal_cuts_no_tidying_up_short(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Slurm sends SIGTERM at both ends of a grace period, and to every process of a job."""
+    tidied = []
+
+    def command(*_: object, **__: object) -> None:
+        try:
+            signal.raise_signal(signal.SIGTERM)
+        finally:
+            signal.raise_signal(signal.SIGTERM)
+            tidied.append("all")
+
+    monkeypatch.setattr(cli, "app", command)
+    result = call("list")
+    assert result.code == PREEMPTED and tidied == ["all"]
+    assert result.err.count("\n") == 1 and "nothing is half-written" in result.err
+    tidied.clear()
+    assert call("list").code == PREEMPTED and tidied == ["all"]
 
 
 def test_messages_to_nobody() -> None:
