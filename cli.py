@@ -6,7 +6,7 @@ Slow packages (torch, pandas) are imported inside the commands that need them.
 import os
 import signal
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from functools import partial
 from importlib import import_module
@@ -26,6 +26,7 @@ from tape_arith.arith.errors import (
     is_out_of_memory,
 )
 from tape_arith.arith.machine import commit, own_version
+from tape_arith.arith.runs.config import without_exponent
 from tape_arith.arith.stopping import install_handler
 from tape_arith.arith.terminal import escape_control, protect_streams, silence_drawing
 
@@ -79,9 +80,13 @@ app = typer.Typer(
 
 
 class _Command(_PlainHelp, TyperCommand):
-    """A command that refuses an option given twice, because one value would be ignored."""
+    """A command that takes 2e3 as a whole number, and refuses an option given twice.
+
+    One of the two values would be ignored.
+    """
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        args = list(self._without_exponents(args))
         _, words, order = self.make_parser(ctx).parse_args(args=list(args))
         if words and not ctx.resilient_parsing and not any(param.is_eager for param in order):
             self._refuse_words(words, str(ctx.info_name))
@@ -91,6 +96,23 @@ class _Command(_PlainHelp, TyperCommand):
             if not several and param.nargs == 1 and order.count(param) > 1:
                 raise UsageError(f"{param.opts[0]} takes one value and is given twice")
         return rest
+
+    def _without_exponents(self, args: Sequence[str]) -> Iterator[str]:
+        """Yield the arguments, whole numbers of options without exponent."""
+        counts = {
+            name
+            for param in self.params
+            if getattr(param, "type_descriptor", None) and param.type_descriptor.annotation is int
+            for name in param.opts
+        }
+        for before, word in zip(["", *args], args, strict=False):
+            name, equals, value = word.partition("=")
+            if before in counts:
+                yield without_exponent(word)
+            elif name in counts and equals:
+                yield f"{name}={without_exponent(value)}"
+            else:
+                yield word
 
     def _refuse_words(self, words: Sequence[str], command: str) -> None:
         """Raise UsageError for encodings without --pe, if the command takes no other words."""

@@ -1,6 +1,7 @@
 """The command line: the README's three lines, one line for each error, and what is imported."""
 
 import io
+import json
 import os
 import re
 import shlex
@@ -21,6 +22,7 @@ from tape_arith.arith.decoders import cost
 from tape_arith.arith.machine import own_version
 from tape_arith.arith.runs.config import Config, setting_words
 from tape_arith.arith.runs.preset import load_preset
+from tape_arith.arith.runs.run import Run
 from tape_arith.arith.terminal import protect_streams
 from tape_arith.models.hardware import Hardware
 from tests.helpers.tiny_runs import done, refused, settings
@@ -63,6 +65,16 @@ def test_a_line_without_utf_8_is_refused() -> None:
 
 def test_a_number_of_any_length_is_refused() -> None:
     assert "--seeds" in refused("run", "--pe", "rope", "--seeds", "1" * 5_000)
+
+
+def test_whole_numbers_of_options_may_have_an_exponent(here: Path) -> None:
+    done("generate", "--preset", "mini", "--count", "2.5e2", "--workers=1e0", "--out", "data")
+    assert json.loads(Path("data/manifest.json").read_text())["count"] == 250
+    done("train", "--pe", "rope", "--seed", "1e0", "--no-score", *settings())
+    done("train", "runs/mini/rope/seed-1", "--steps", "1e1", "--no-score")
+    assert Run(Path("runs/mini/rope/seed-1")).record().config.steps == 10
+    for number in ("2.55e1", "1e-3", "e3", "1e13"):
+        assert "--count" in refused("generate", "--count", number)
 
 
 def test_whole_numbers_may_have_an_exponent() -> None:

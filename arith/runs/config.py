@@ -60,8 +60,12 @@ def _settings_called(word: str) -> list[str]:
     return [setting for setting, words in setting_words().items() if option in words][:1]
 
 
-def _without_exponent(value: Any) -> Any:
-    """Write a whole number as in "2e3" or "1.5e6" without exponent; return others as they are."""
+def without_exponent(value: Any) -> Any:
+    """Write a whole number without exponent; return other values as they are.
+
+    >>> without_exponent("2e3"), without_exponent("1.5e6"), without_exponent("1e-3")
+    ('2000', '1500000', '1e-3')
+    """
     if isinstance(value, str) and re.fullmatch(r"\+?\d+\.?\d*[eE]\+?\d\d?", value, re.ASCII):
         number = Decimal(value)
         if number == number.to_integral_value():
@@ -172,7 +176,7 @@ class Config(Strict):
         for key in settings:
             if key not in names:
                 raise unknown("setting", key, names, _settings_called(key))
-        chosen = {key: _without_exponent(value) for key, value in settings.items()}
+        chosen = {key: without_exponent(value) for key, value in settings.items()}
         config = validated({**self.as_dict(), **chosen}, Config, strict=False)
         if "num_heads" not in settings and {"hidden_size", "head_dim"} & settings.keys():
             config = replace(config, num_heads=max(1, config.hidden_size // config.head_dim))

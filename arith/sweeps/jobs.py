@@ -5,11 +5,11 @@ if it is done. Only the files of its run decide whether it is done, whichever pr
 them. Never imports torch.
 """
 
+import shlex
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
-from functools import partial
 from pathlib import Path
 from typing import Any, ClassVar, NamedTuple
 
@@ -28,7 +28,8 @@ from tape_arith.arith.runs.options import TrainOptions
 from tape_arith.arith.runs.preset import changed_settings
 from tape_arith.arith.runs.request import Request
 from tape_arith.arith.runs.run import RunState
-from tape_arith.arith.stopping import Stopped, Stopper, is_urgent
+from tape_arith.arith.stopping import Stopped, Stopper
+from tape_arith.arith.terminal import say
 
 
 @dataclass(frozen=True)
@@ -124,11 +125,14 @@ class GenerateJob(Job):
 
     def perform(self, stopper: Stopper) -> bool:
         try:
-            # A time limit waits, because nothing of it would be kept.
-            generate_dataset(
-                self._dataset, *self._problems, should_stop=partial(is_urgent, stopper)
-            )
+            generate_dataset(self._dataset, *self._problems, should_stop=stopper)
         except Stopped:
+            if stopper.time_is_up:
+                command = shlex.join(["tape-arith", *self.argv])
+                say(
+                    "the time limit ended before the problems were generated, and a part of them "
+                    f"is not kept: raise it, or run `{command}` first"
+                )
             return False
         return True
 

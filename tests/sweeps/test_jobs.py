@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from tape_arith.arith.data import write_dataset
 from tape_arith.arith.runs.options import Compute, TrainOptions
 from tape_arith.arith.runs.request import Request
 from tape_arith.arith.stopping import Stopper
@@ -17,7 +18,7 @@ from tape_arith.arith.sweeps.run_jobs import run_jobs
 from tape_arith.arith.sweeps.sweep import load_sweep
 from tests.helpers.documents import edit_text
 from tests.helpers.sweeps import MarkedJob, marked_jobs, sweep_file
-from tests.helpers.tiny_runs import done
+from tests.helpers.tiny_runs import contents, done
 
 OUT = Path("runs")
 TRAIN_ROPE, SCORE_ROPE = "train/mini/rope/seed-0", "score/mini/rope/seed-0/grid"
@@ -41,6 +42,20 @@ def test_a_job_s_command_line_makes_its_run(here: Path) -> None:
     record = jobs[1].request.run.record()
     assert record.config == jobs[1].request.config and record.data is not None
     assert record.on_nonfinite == "skip"
+
+
+def test_a_time_limit_ends_generating_too(
+    here: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(write_dataset, "PIECE", 10)
+    generate, *_ = jobs = plan(tiny_runs("rope"), TrainOptions(), OUT, data=Path("data"))
+    stopper = Stopper(1e-9)
+    assert not generate.perform(stopper)
+    assert not generate.done() and contents(here).keys() == {"mine.toml"}
+    said = capsys.readouterr().err
+    assert "a part of them is not kept: raise it, or run `tape-arith generate --preset" in said
+    assert run_jobs(jobs, InProcess(stopper), stopper).left and stopper.exit_code == 3
+    assert generate.perform(Stopper()) and generate.done()
 
 
 def test_done_jobs_are_read_from_the_files(comparison: Path) -> None:
