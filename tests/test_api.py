@@ -59,6 +59,7 @@ def test_a_number_from_python_is_refused_before_anything_is_written(
         "max_digits": run.score,
         "steps": run.train,
         "problems": partial(tape_arith.study, "errors", [run.path]),
+        "layer": partial(tape_arith.study, "attention", [run.path]),
         "columns": partial(tape_arith.heatmap, runs=runs, preset="mini"),
     }
     with untouched(trained), untouched(here):
@@ -82,6 +83,9 @@ def test_the_limits_of_numbers_are_those_of_the_command_line(trained: Path, here
         ("study", "errors", run, "--problems", 0): lambda: tape_arith.study(
             "errors", [run], problems=0
         ),
+        ("study", "attention", run, "--layer", 0): lambda: tape_arith.study(
+            "attention", [run], layer=0
+        ),
         ("run", "--pe", "rope", "--slots", 0): lambda: tape_arith.run("rope", slots=0),
         ("heatmap", "--width", 1): lambda: tape_arith.heatmap(width=1),
     }
@@ -100,6 +104,8 @@ def test_numbers_of_numpy_are_numbers(here: Path) -> None:
     run = tape_arith.train("rope", preset="mini", seed=seed, **tiny)
     assert run.record().seed == 3 and run.score(max_digits=int32).complete
     assert json.loads(run.record_file.read_text())["config"]["steps"] == int(TINY["steps"])
+    (figure,) = tape_arith.run("rope", preset="mini", seeds=range(3, 4), **tiny).files
+    assert figure.name == "rope.png"
 
 
 def test_hooks_on_a_block_of_a_decoder_fire_once_a_forward(trained: Path) -> None:

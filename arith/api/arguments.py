@@ -68,9 +68,9 @@ def _checked(adapter: TypeAdapter[Any], name: str, value: object) -> Any:
 
 
 def _plain(value: Any) -> Any:
-    """Return numbers and arrays of numpy, also in a list, as Python's own."""
+    """Return numbers and arrays of numpy, also in a list, as Python's own; a range as a list."""
     if isinstance(value, np.generic | np.ndarray):
         return value.tolist()
-    if isinstance(value, list | tuple):
+    if isinstance(value, list | tuple | range):
         return [_plain(each) for each in value]
     return value

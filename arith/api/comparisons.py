@@ -181,17 +181,24 @@ def study(
     *,
     problems: AtLeastOne | None = None,
     split: str = EVALUATION,
-    **options: Any,
+    problem: str | None = None,
+    layer: AtLeastOne | None = None,
+    double: bool = False,
 ) -> "Study":
     """Measure "attention", "errors" or "stability" of trained runs; `figures()` draws them.
 
-    problems  number of measured problems of the evaluation set; None for the study's default
-    options   of attention: problem="123+45", layer=2; of stability: double=True
+    problems        number of measured problems of the evaluation set; None for the study's default
+    problem, layer  of attention: a problem such as "123+45" whose maps are measured too, and the
+                    layer of the maps; None for the last
+    double          of stability: whether to measure in float64 too, with little rounding
     """
     from tape_arith.arith.studies import DEFAULT_PROBLEMS, load
+
+    given = {"problem": problem, "layer": layer, "double": double or None}
+    options = {name: value for name, value in given.items() if value is not None}
+    module = load(kind, options)
     from tape_arith.arith.studies.inputs import comparable_runs
 
-    module = load(kind, options)
     configure()
     studied = comparable_runs(list(map(Path, runs)), known_split(split))
     usual = min(DEFAULT_PROBLEMS[kind] or studied.num_problems, studied.num_problems)

@@ -71,10 +71,10 @@ def command(
     form = option.chosen_format(format, _FORMATS, as_csv=as_csv, as_json=as_json)
     if figure is not None:
         figure_format(figure)
-    options = {"problem": problem, "layer": layer, "double": double or None}
-    given = {name: value for name, value in options.items() if value is not None}
     configure(threads)
-    measured = study(kind, runs, problems=problems, split=split, **given)
+    measured = study(
+        kind, runs, problems=problems, split=split, problem=problem, layer=layer, double=double
+    )
     if figure is not None:
         for name, drawn in measured.figures().items():
             file = figure.with_name(f"{figure.stem}{name}{figure.suffix}")
