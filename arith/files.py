@@ -49,7 +49,7 @@ def atomic(path: Path) -> Iterator[Path]:
     writing fails or `path` is not a regular file; then no partial file is left.
     """
     temporary = temporary_path(path)
-    _check_replaceable(path)
+    check_replaceable(path)
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         remove_stale_temporaries(path.parent, path.name)
@@ -84,8 +84,11 @@ def _sync_folder(folder: Path) -> None:
         os.close(descriptor)
 
 
-def _check_replaceable(path: Path) -> None:
-    """Raise Failure if a device, a pipe, a link or a folder would be replaced by a file."""
+def check_replaceable(path: Path) -> None:
+    """Raise Failure if a device, a pipe, a link or a folder would be replaced by a file.
+
+    Whoever computes for long before it writes asks this first.
+    """
     try:
         mode = path.lstat().st_mode
     except OSError:

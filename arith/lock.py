@@ -7,6 +7,7 @@ before its next write.
 """
 
 import socket
+import stat
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
@@ -96,7 +97,7 @@ def _acquire(lease: SoftFileLease, folder: Path) -> None:
     for attempt in range(3):
         try:
             folder.mkdir(parents=True, exist_ok=True)
-            _check_no_links(folder)
+            _check_entries(folder)
             remove_stale_temporaries(folder)
             silent = _is_silent(folder)
             # The writer was killed before it wrote its identity, or an earlier call of this process
@@ -112,14 +113,20 @@ def _acquire(lease: SoftFileLease, folder: Path) -> None:
                 raise
 
 
-def _check_no_links(folder: Path) -> None:
-    """Raise Failure for a link in `folder`: writes and deletions would leave the folder."""
+def _check_entries(folder: Path) -> None:
+    """Raise Failure for a link in `folder`, a pipe or a device.
+
+    Writes and deletions would leave the folder; a lock that is a pipe would never be free.
+    """
     for path in folder.iterdir():
         if path.is_symlink():
             raise Failure(
                 f"{path} is a link, and what is written to {folder} stays in it: put the folder or "
                 "file itself there"
             )
+        mode = path.lstat().st_mode
+        if not stat.S_ISREG(mode) and not stat.S_ISDIR(mode):
+            raise Failure(f"{path} is neither a file nor a folder: remove it")
 
 
 def _is_ours(lease: SoftFileLease) -> bool:

@@ -9,6 +9,7 @@ import subprocess
 import sys
 import tomllib
 from dataclasses import fields
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -65,6 +66,27 @@ def test_a_line_without_utf_8_is_refused() -> None:
 
 def test_a_number_of_any_length_is_refused() -> None:
     assert "--seeds" in refused("run", "--pe", "rope", "--seeds", "1" * 5_000)
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        ("study", "errors", "runs/x", "--figure", "a.png"),
+        ("heatmap", "--pe", "rope", "--out", "a.png"),
+        ("leaderboard", "--figure", "a.png"),
+        ("tasks", "--out", "a.png"),
+        ("report", "--out", "a.png"),
+        ("bench", "generate", "--out", "a.png"),
+    ],
+)
+def test_what_cannot_be_replaced_is_refused_before_any_work(
+    here: Path, command: tuple[str, ...]
+) -> None:
+    target = Path("a.png")
+    for make in (target.mkdir, partial(target.symlink_to, "b"), partial(os.mkfifo, target)):
+        make()
+        assert refused(*command, code=1).startswith("cannot write a.png: it is ")
+        target.rmdir() if target.is_dir() else target.unlink()
 
 
 def test_whole_numbers_of_options_may_have_an_exponent(here: Path) -> None:

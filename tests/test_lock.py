@@ -194,6 +194,16 @@ def test_a_run_that_is_being_written_is_refused_for_now(comparison: Path) -> Non
     assert not (folder / lock.NAME).exists() and not (folder / lock.ACTIVITY).exists()
 
 
+@pytest.mark.parametrize("name", [lock.NAME, lock.ACTIVITY, "grid.json"])
+def test_a_pipe_in_a_folder_is_named(comparison: Path, name: str) -> None:
+    """As a lock it would never be free, and repeating the command, as 75 says, would not help."""
+    run = Path("runs/mini/rope/seed-0")
+    (run / name).unlink(missing_ok=True)
+    os.mkfifo(run / name)
+    for command in (("score", run, "--fresh"), ("train", run, "--steps", 9), TRAIN_FRESH):
+        assert f"{name} is neither a file nor a folder: remove it" in refused(*command, code=1)
+
+
 @pytest.mark.parametrize("name", [lock.ACTIVITY, "weights", "at-4-steps", "metrics.jsonl"])
 def test_nothing_is_written_through_a_link(comparison: Path, tmp_path: Path, name: str) -> None:
     """A run may be somebody else's: what is written to its folder stays in it."""

@@ -28,7 +28,10 @@ _Lengths = Annotated[
     str, typer.Option(help="Digits of the longest operand, with commas; for attention: tokens.")
 ]
 _Run = Annotated[Path | None, typer.Option(help="A run to score (default: random weights).")]
-_Out = Annotated[Path | None, typer.Option(help="Write the numbers to this JSON file.")]
+_Out = Annotated[
+    Path | None,
+    typer.Option(help="Write the numbers to this JSON file.", callback=option.written_file),
+]
 _Seconds = Annotated[float, typer.Option(metavar="S", min=1.0, help="Approximate time per stage.")]
 _Quick = Annotated[
     bool, typer.Option("--quick", help="Measure everything at its smallest size, as a check.")

@@ -17,6 +17,7 @@ import typer
 from tape_arith.arith.data.bucket import known_split
 from tape_arith.arith.documents import MOST_INTEGER
 from tape_arith.arith.errors import UsageError, unknown
+from tape_arith.arith.files import check_replaceable
 from tape_arith.arith.registry.locate import known_names, locate
 from tape_arith.arith.runs.config import Config, Policy
 from tape_arith.arith.runs.metrics import tracker_names
@@ -80,6 +81,13 @@ def _known_backend(name: str) -> str:
 
         known_backend(name)
     return name
+
+
+def written_file(path: Path | None) -> Path | None:
+    """Return the file that a command will write. Raises Failure if it would replace no file."""
+    if path is not None:
+        check_replaceable(path)
+    return path
 
 
 # ---- runs: which, and how they are trained --------------------------------------------------
@@ -195,7 +203,12 @@ Costs = Annotated[
 ]
 Figure = Annotated[
     Path | None,
-    typer.Option("--figure", metavar="FILE", help="Draw into this .png, .svg or .pdf file."),
+    typer.Option(
+        "--figure",
+        metavar="FILE",
+        help="Draw into this .png, .svg or .pdf file.",
+        callback=written_file,
+    ),
 ]
 MadeFigure = Annotated[
     Path | None,
@@ -204,6 +217,7 @@ MadeFigure = Annotated[
         "--out",
         metavar="FILE",
         help="Draw into this .png, .svg or .pdf file.",
+        callback=written_file,
     ),
 ]
 Labels = Annotated[

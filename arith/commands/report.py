@@ -12,7 +12,8 @@ EXAMPLE = "tape-arith report --preset mini --out report.html"
 _Out = Annotated[
     Path | None,
     typer.Option(
-        help="An .html file (default: next to the runs, report.html or report@carry.html)."
+        help="An .html file (default: next to the runs, report.html or report@carry.html).",
+        callback=option.written_file,
     ),
 ]
 

@@ -28,7 +28,9 @@ Show = Annotated[
         metavar="NAMES", help="Columns of the table, such as encoding,seeds,out_of_distribution."
     ),
 ]
-Out = Annotated[Path | None, typer.Option(help="Write the table to this file.")]
+Out = Annotated[
+    Path | None, typer.Option(help="Write the table to this file.", callback=option.written_file)
+]
 
 
 class TableOutput:

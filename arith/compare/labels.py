@@ -110,7 +110,8 @@ def read_labels(settings: Sequence[str] | None) -> dict[str, str]:
         parts = re.fullmatch(r"([^\s(]+)=(.*\S.*)", setting)
         if parts is None:
             raise UsageError(f"--label reads NAME=TEXT, as in --label tape=Ours, not '{setting}'")
-        labels[parts[1]] = parts[2]
+        if labels.setdefault(parts[1], parts[2]) != parts[2]:
+            raise UsageError(f"--label names {parts[1]} twice: leave one out")
     return labels
 
 

@@ -42,6 +42,8 @@ def exported(out: Path, facts: dict[str, Any], fresh: bool) -> Iterator[Path]:
     Writes `facts` to its file _MARK. Raises UsageError if `out` holds anything but an export that
     `fresh` replaces; Failure if the disk refuses.
     """
+    if out.is_symlink():
+        raise UsageError(f"{out} is a link, which the export would replace: name its folder itself")
     if out.exists() and (not out.is_dir() or any(out.iterdir())):
         try:
             read_content(out / _MARK, _KIND)  # a folder that only has such a file is somebody's own

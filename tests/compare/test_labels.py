@@ -56,6 +56,9 @@ def test_labels_of_one_s_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
     labelled = display_names(names, own)
     own |= {"mine.py:Mine+yarn": f"{own['mine.py:Mine']} + YaRN"}
     assert labelled == {**display_names(names), **own}
+    assert read_labels(["tape=A", "tape=A"]) == {"tape": "A"}
+    with pytest.raises(UsageError, match="tape twice"):
+        read_labels(["tape=A", "tape=B"])
     # Two that would look alike keep their names.
     assert display_names(["tape", "fire"], {"fire": "TAPE"}) == {"tape": "tape", "fire": "fire"}
     with pytest.raises(UsageError, match="'rope'"):

@@ -90,6 +90,14 @@ def test_what_is_there_is_kept(run: Path, here: Path, monkeypatch: pytest.Monkey
     assert not list(here.glob(".*")), "nothing half-written stays behind"
 
 
+def test_no_link_is_replaced(run: Path, here: Path) -> None:
+    Path("mine").mkdir()
+    Path("model").symlink_to("mine")
+    for fresh in ([], ["--fresh"]):
+        assert "model is a link" in refused("export", run, "--out", "model", *fresh)
+    assert Path("model").is_symlink() and not any(Path("mine").iterdir())
+
+
 def test_runs_without_weights_are_refused(run: Path, here: Path) -> None:
     (run / "weights" / "final.safetensors").unlink()
     for path, message in {Path("nowhere"): "holds no run", run: "weights are not here"}.items():
