@@ -1,6 +1,7 @@
 """Turn signals and time limits into orderly stops."""
 
 import os
+import re
 import signal
 import stat
 import time
@@ -108,13 +109,17 @@ def stopping(given: Stopper | None) -> Iterator[Stopper]:
 
 
 def seconds(text: str) -> float:
-    """Parse a duration: "90", "90s", "25m", "3h", "1:30:00". Raises ValueError.
+    """Parse a duration: "90", "90s", "25m", "3h", "1h30m", "1:30:00". Raises ValueError.
 
-    >>> seconds("25m"), seconds("1:30:00")
-    (1500.0, 5400.0)
+    >>> seconds("25m"), seconds("1h30m"), seconds("1:30:00")
+    (1500.0, 5400.0, 5400.0)
     """
     unit = {"s": 1.0, "m": 60.0, "h": 3600.0}.get(text[-1:])
-    if ":" in text:
+    joined = re.fullmatch(r"(?:(\d+)h)?(?:(\d+)m)?(?:(\d+)s)?", text, re.ASCII)
+    if joined is not None and text:
+        hours, minutes, rest = (int(number or 0) for number in joined.groups())
+        value = 3600.0 * hours + 60.0 * minutes + rest
+    elif ":" in text:
         hours, minutes, rest = map(int, text.split(":"))
         value = 3600.0 * hours + 60.0 * minutes + rest
         if min(hours, minutes, rest) < 0 or max(minutes, rest) > 59:

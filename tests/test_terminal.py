@@ -8,13 +8,19 @@ from tape_arith.arith.stopping import Stopper, seconds
 
 
 @pytest.mark.parametrize(
-    ("text", "right"), [("90", 90), ("90s", 90), ("25m", 1500), ("0.5h", 1800), ("1:30:00", 5400)]
+    ("text", "right"),
+    [
+        *(("90", 90), ("90s", 90), ("25m", 1500), ("0.5h", 1800), ("1:30:00", 5400)),
+        *(("1h30m", 5400), ("1h5s", 3605), ("90m30s", 5430)),
+    ],
 )
 def test_durations(text: str, right: float) -> None:
     assert seconds(text) == right
 
 
-@pytest.mark.parametrize("text", ["", "s", "0", "-3s", "1d", "nan", "1e999h", "1:75:00"])
+@pytest.mark.parametrize(
+    "text", ["", "s", "0", "-3s", "1d", "nan", "1e999h", "1:75:00", "30m1h", "1h30", "1h-3m"]
+)
 def test_invalid_durations(text: str) -> None:
     with pytest.raises(ValueError):
         seconds(text)

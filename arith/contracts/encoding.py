@@ -106,7 +106,7 @@ def check_deterministic(name: Name | str) -> None:
             assert same, f"another decoder with the same weights and buffers differs{when}"
 
 
-def _torch_settings() -> tuple[Any, ...]:
+def _torch_settings() -> tuple[torch.dtype, bool, int, str, bool]:
     """Return torch's settings that a file may change for all others, the default type first."""
     return (
         torch.get_default_dtype(),
