@@ -102,8 +102,8 @@ class _Command(_PlainHelp, TyperCommand):
         counts = {
             name
             for param in self.params
-            if getattr(param, "type_descriptor", None) and param.type_descriptor.annotation is int
             for name in param.opts
+            if getattr(getattr(param, "type_descriptor", None), "annotation", None) is int
         }
         for before, word in zip(["", *args], args, strict=False):
             name, equals, value = word.partition("=")

@@ -104,7 +104,7 @@ def panel_labels(
 
 def read_labels(settings: Sequence[str] | None) -> dict[str, str]:
     """Read the values of `--label`. Raises UsageError for one that is not NAME=TEXT."""
-    labels = {}
+    labels: dict[str, str] = {}
     for setting in settings or ():
         # A name has no space, but equals signs in its options; a text may have both.
         parts = re.fullmatch(r"([^\s(]+)=(.*\S.*)", setting)
