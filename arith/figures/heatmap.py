@@ -38,12 +38,20 @@ _FAINTEST = 0.17
 _OUTLINE: dict[str, Any] = {
     "fill": False,
     "edgecolor": "white",
-    "linewidth": 0.7,
+    "linewidth": 1.1,
     # The white line shows on dark cells, its black border on light ones.
-    "path_effects": [withStroke(linewidth=1.7, foreground="black")],
+    "path_effects": [withStroke(linewidth=2.3, foreground="black")],
 }
-_SHORT_LABELS: dict[Region, str] = {"out_of_distribution": "out", "in_distribution": "in"}
-_SHORT_WORDS = "out: mean out of distribution; in: in distribution"
+_SHORT_LABELS: dict[Region, str] = {
+    "out_of_distribution": "out",
+    "in_distribution": "in",
+    "all_cells": "all",
+}
+_SHORT_WORDS = {
+    2: "out, in: means out of and in distribution",
+    3: "out, in, all: means out of and in distribution, over all cells",
+}
+"""What the labels stand for, by their number."""
 _HIDDEN = "cells are means, which hide how much seeds differ"
 _LINE = 1.28
 """Height of a line of text above a panel, in multiples of the letter size."""
@@ -72,13 +80,16 @@ class Layout(NamedTuple):
 
     @property
     def brief(self) -> bool:
-        """Tell whether panels are so small that each names two means, in short words, not three."""
+        """Tell whether panels are so small that their means have short names."""
         return self.side < 1.1
 
     @property
     def means(self) -> Mapping[Region, str]:
         """Return the label of each mean that is written above a panel."""
-        return _SHORT_LABELS if self.brief else {r: REGION_WORDS[r] for r in captions.MEANS}
+        if not self.brief:
+            return {region: REGION_WORDS[region] for region in captions.MEANS}
+        number = 2 if self.rows > 3 else 3  # many rows have no room for all cells
+        return dict(list(_SHORT_LABELS.items())[:number])
 
     @property
     def height(self) -> float:
@@ -166,7 +177,7 @@ def compose(
     clauses = [_HIDDEN * any(len(panel.seeds) > 1 for panel in panels), order]
     if place.brief:
         clauses.insert(0, f"axes: {unit(lengths[0])} of the operands" * bool(operand(lengths[0])))
-        clauses.insert(1, _SHORT_WORDS)
+        clauses.insert(1, _SHORT_WORDS[len(place.means)])
     handles = [Patch(label="trained lengths", **_OUTLINE)]
     if compared:
         words = ["no significant difference (FDR 5 %, these runs only)"]
@@ -229,9 +240,10 @@ def _paint(
     mesh = ax.pcolormesh(values, cmap=colours, vmin=limits[0], vmax=limits[1], rasterized=True)
     ax.set_aspect(values.shape[1] / values.shape[0])
     up, right = (axis.trained - axis.shortest + 1 for axis in lengths)
-    outline = Rectangle((0, 0), right, up, **_OUTLINE)
-    outline.set(clip_on=False, zorder=3)
+    outline = Rectangle((0, 0), right, up, zorder=3, **_OUTLINE)
     ax.add_patch(outline)
+    # Inside the trained cells alone, so that it covers none of the first untrained length.
+    outline.set_clip_path(Rectangle((0, 0), right, up, transform=ax.transData))
     return mesh
 
 

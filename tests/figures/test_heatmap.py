@@ -66,6 +66,10 @@ def test_the_trained_square_and_ticks_in_the_middle_of_cells(trained: int, size:
     ax = compose([panel("tape", trained=trained, size=size)]).axes[0]
     squares = [patch for patch in ax.patches if isinstance(patch, Rectangle)]
     assert [square.get_bbox().bounds for square in squares] == [(0, 0, trained, trained)]
+    # The frame covers nothing of the first untrained length.
+    frame = ax.transData.transform_bbox(squares[0].get_bbox()).bounds
+    box = squares[0].get_clip_box()
+    assert box is not None and box.bounds == pytest.approx(frame)
     for axis in (ax.xaxis, ax.yaxis):
         labels = [label.get_text() for label in axis.get_ticklabels()]
         assert labels == list(map(str, ticks(size)))

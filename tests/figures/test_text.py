@@ -113,7 +113,7 @@ def test_what_is_measured_is_never_cut() -> None:
     figure = heatmap.compose(made, labels={made[0].name: LONG})
     assert_texts_are_apart(figure)
     shown = words(figure)
-    assert shown.count("not converged") == 16 and shown.count("\u2026") == 1
+    assert shown.count("· not converged") == 16 and shown.count("\u2026") == 1
     assert shown.count("out 20.0") == 16
 
 

@@ -84,7 +84,7 @@ CAPTIONS: dict[str, tuple[Callable[[], str], str]] = {
     ),
     "an order": (
         lambda: describe_order([panel("rope"), panel("fire", inside=90)]),
-        "Order: by mean out of distribution; then not ranked (fire).",
+        "order: by mean out of distribution, then not ranked",
     ),
     "a leaderboard": (
         lambda: board(panel("fire", outside=30), panel("rope"), panel("tape")),
