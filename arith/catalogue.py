@@ -119,8 +119,8 @@ def _part_text(facts: dict[str, Any]) -> str:
     lines = [f"{facts['name']} ({known}){_package(facts['package'])}"]
     lines += [f"paper: {facts['paper']}"] if facts["paper"] else []
     lines += ["", facts["description"]]
-    if told := facts["told_by"]:
-        lines += ["", f"Training depends on the longest tested length, unless {told} is given."]
+    if option := facts["told_by"]:
+        lines += ["", f"Training depends on the longest tested length, unless {option} is given."]
     if "axes" in facts:
         lines += ["", f"lengths: {'; '.join(axis['name'] for axis in facts['axes'])}"]
         lines += [f"example: {facts['example']} is the tokens {facts['tokens']}"]
@@ -263,8 +263,8 @@ def _package(name: str | None) -> str:
 def _line(entry: dict[str, Any]) -> str:
     options = ", ".join(f"{k}={_default(o, 'auto')}" for k, o in entry["options"].items())
     paper = f"{entry['paper']}." if entry["paper"] else ""
-    told = "Told the tested length." if entry["told_by"] else ""
-    summary = entry["problem"] or " ".join(filter(None, [entry["summary"], paper, told]))
+    prior = "Told the tested length." if entry["told_by"] else ""
+    summary = entry["problem"] or " ".join(filter(None, [entry["summary"], paper, prior]))
     text = f"  {entry['name']:<15} {summary}{_package(entry['package'])}"
     if "parameters" in entry:
         text += f" {entry['parameters']:,} parameters, {entry['flops_a_token']:,.0f} FLOPs a token."

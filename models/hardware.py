@@ -122,7 +122,7 @@ def configure_process(threads: int | None = None) -> None:
         return
     cpu_threads()  # before torch has only one
     torch.set_num_threads(1)
-    # torch goes on with another kernel, which is slower.
+    # torch then takes another kernel, which is slower.
     warnings.filterwarnings("ignore", message="mkldnn_.* failed, switching")
     _keep_freed_memory()
 

@@ -101,11 +101,11 @@ class GridDocument(Part):
                 raise ValueError(f"'{name}' must be {num_rows} rows of {columns}")
         exact, total = np.array(self.exact), np.array(self.total)
         # A block holds a problem of every cell.
-        begun = self.blocks_done + self.chunk_blocks
+        blocks_started = self.blocks_done + self.chunk_blocks
         if (
             self.trained_digits > self.evaluation.max_digits
-            or begun > self.evaluation.problems_per_cell
-            or ((total < self.blocks_done) | (total > begun)).any()
+            or blocks_started > self.evaluation.problems_per_cell
+            or ((total < self.blocks_done) | (total > blocks_started)).any()
             or total.sum() != self.blocks_done * total.size + self.chunk_rows
             or (self.chunk_rows == 0) != (self.chunk_blocks == 0)
             or (exact > total).any()

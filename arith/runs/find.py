@@ -49,7 +49,7 @@ def find_runs(
     parts = ["*" if part is None else slug(str(part)) for part in (preset, encoding)]
     folders = [root]
     for pattern in (*parts, f"seed-{'*' if seed is None else seed}"):
-        folders = [found for folder in folders for found in _matching(folder, pattern)]
+        folders = [match for folder in folders for match in _matching(folder, pattern)]
     return [Run(folder) for folder in sorted(folders) if _has_record(folder)]
 
 

@@ -119,7 +119,7 @@ class Trainer(Stepper):
                 return None
             self.owed = self._metrics_line()
         else:
-            # It was begun before. A time limit waits for it now, or might always stop it.
+            # It was started before. A time limit waits for it now, or might always stop it.
             should_stop = partial(is_urgent, should_stop)
         try:
             line = self.owed | self._evaluation(should_stop)
