@@ -162,6 +162,6 @@ def _note(board: Board, end: int) -> str:
         f"mean,{NBSP}%.",
     ]
     intervals = [panel.interval("out_of_distribution") for panel in board.panels]
-    if any(each and each.scope == "seeds" and 100 * each.high > end for each in intervals):
+    if any(each and each.of == "seeds" and 100 * each.high > end for each in intervals):
         sentences.append(f"The scale ends at {end}{NBSP}%, and intervals with it.")
     return " ".join([*sentences, *left_out(board.left_out)])

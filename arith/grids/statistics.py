@@ -27,7 +27,7 @@ class Interval:
     high: float
     half_width: float
     """The number after the ±: the longer arm, before the ends are clipped to 0..1."""
-    scope: Literal["seeds", "this run only"]
+    of: Literal["seeds", "this run only"]
     """The scope of the interval: new training runs, or only new problems for the same run."""
     count: int
     """Number of seeds, or of problems."""

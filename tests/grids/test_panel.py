@@ -46,7 +46,7 @@ class TestInterval:
         oracle = stats.binomtest(30, 100).proportion_ci(0.95, "wilson")
         assert interval is not None
         assert (interval.low, interval.high) == pytest.approx(tuple(oracle))
-        assert interval.scope != "seeds" and interval.count == 100
+        assert interval.of != "seeds" and interval.count == 100
 
     def test_all_right_and_all_wrong_have_a_width(self) -> None:
         for right, end in ((0, "low"), (100, "high")):
@@ -66,10 +66,10 @@ class TestInterval:
         seeds = [filled([[100, 20 + 5 * k], [30, 10]], trained=1, seed=k) for k in range(3)]
         by_hand = student_t([0.6 / 3, 0.65 / 3, 0.7 / 3])
         interval = Panel.of(seeds).interval("out_of_distribution")
-        assert interval is not None and by_hand is not None and interval.scope == "seeds"
+        assert interval is not None and by_hand is not None and interval.of == "seeds"
         assert interval.half_width == pytest.approx(by_hand.half_width)
         alone = Panel.of(seeds[:1]).interval("all_cells")
-        assert alone is not None and alone.scope != "seeds"
+        assert alone is not None and alone.of != "seeds"
         whole = [filled([[100]], trained=1, seed=seed) for seed in range(2)]
         in_part = [*seeds[:2], blank(size=2, trained=1, seed=2)]  # a seed that is not scored
         for grids in (whole, whole[:1], [blank()], in_part):

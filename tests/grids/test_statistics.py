@@ -45,7 +45,7 @@ class TestStudent:
     @pytest.mark.parametrize("level", [0.5, 0.95])
     def test_against_scipy(self, means: list[float], level: float) -> None:
         interval = student_t(means, level)
-        assert interval is not None and interval.scope == "seeds" and interval.count == len(means)
+        assert interval is not None and interval.of == "seeds" and interval.count == len(means)
         mean, half = interval.mean, interval.half_width
         low, high = stats.t.interval(level, len(means) - 1, np.mean(means), stats.sem(means))
         assert (mean - half, mean + half) == pytest.approx((low, high), rel=1e-9)
