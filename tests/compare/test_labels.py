@@ -6,8 +6,11 @@ from typing import Any
 import pytest
 
 from tape_arith.arith.compare.labels import display_names, read_labels
+from tape_arith.arith.compare.leaderboard import board_of
 from tape_arith.arith.errors import UsageError
+from tape_arith.arith.grids.panel import Panel
 from tape_arith.arith.registry.locate import known_names, locate
+from tests.helpers.made_grids import flat
 
 MINE = "class Mine: ...\n\n\nclass Other:\n    label = 'Another'\n"
 
@@ -79,3 +82,20 @@ def test_a_label_is_one_line_that_can_be_printed(
     monkeypatch.chdir(tmp_path)
     Path("mine.py").write_text("class Mine:\n    label = 'a\\x1b'\n")
     assert display_names(["mine.py:Mine"]) == {"mine.py:Mine": "mine.py:Mine"}
+
+
+@pytest.mark.parametrize(
+    ("name", "kind", "title"),
+    [
+        ("alibi", "relative bias", "Task-agnostic"),
+        ("alibi+coupling", "relative bias + task-structured", "Task-structured"),
+        ("abacus+rope", "task-structured + rotary", "Task-structured"),
+        ("learned+rand-rope", "absolute + randomized", "Told the tested length"),
+    ],
+)
+def test_a_joined_encoding_is_ranked_by_what_any_part_knows(
+    name: str, kind: str, title: str
+) -> None:
+    (section,) = board_of([Panel.of([flat(name)])], {}).sections
+    (row,) = section.rows
+    assert (section.title, row.kind) == (title, kind)

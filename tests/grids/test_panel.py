@@ -40,6 +40,21 @@ def test_panels_in_the_order_of_names_and_grids_in_that_of_seeds() -> None:
         panels[1].only(1)
 
 
+@pytest.mark.parametrize(
+    ("inside", "mark"),
+    [
+        ((100, 99, 99), None),
+        ((100, 98, 100), "1 not converged"),
+        ((98, 100, 100), "1 not converged"),
+        ((100, 97, 98), "2 not converged"),
+        ((98, 97, 98), "not converged"),
+    ],
+)
+def test_every_seed_must_converge(inside: tuple[int, ...], mark: str | None) -> None:
+    panel = Panel.of(flat("rope", seed, inside=share) for seed, share in enumerate(inside))
+    assert (panel.convergence, panel.ranked) == (mark, mark is None)
+
+
 class TestInterval:
     def test_one_cell_is_wilson(self) -> None:
         interval = Panel.of([filled([[30]], trained=1)]).interval("all_cells")
