@@ -86,6 +86,17 @@ def test_a_run_that_differs_from_the_others_is_left_out_with_the_reason(comparis
     assert "tape@from=rope seed 0:" in begun.err
 
 
+def test_a_figure_is_of_the_requested_steps_alone(comparison: Path) -> None:
+    """A run that was extended is no seed of it, even if it comes first."""
+    extended = Path("runs/mini/rope/seed-0")
+    done("train", extended, "--steps", 8)
+    done("score", extended)
+    for steps, seed in ((4, 1), (8, 0)):
+        done("run", "--pe", "rope", "--seeds", seed, *settings(steps=steps))
+        with open("runs/mini/table.csv", newline="", encoding="utf-8") as file:
+            assert [row["seeds"] for row in csv.DictReader(file)] == [str(seed)]
+
+
 def test_a_call_that_is_stopped_draws_no_part(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Its figure would stay beside that of the call that ends the work."""
     command = ("run", "--pe", "rope,nope", *settings())
