@@ -134,6 +134,24 @@ def test_the_longest_chain_is_as_long_as_drawn_and_uniform(
         assert ((answers == max(cell) + 1) | (wanted < most)).all()
 
 
+@pytest.mark.parametrize("cell", [(5, 3), (3, 5), (4, 4), (1, 6)])
+def test_a_chain_starts_at_any_place_where_it_fits(cell: tuple[int, int]) -> None:
+    """Both numbers have a digit at its start, and the chain ends within the longer one."""
+    count, own = 2_000, load_task("addition")
+    halves = np.random.default_rng(3).integers(
+        0, 2**32, (count, own.hard_halves(cell)), dtype=np.uint32
+    )
+    columns = own.columns(own.draw_hard(np.tile(cell, (count, 1)), halves, cell))
+    chosen, starts = halves[:, :2].astype(object), set[tuple[int, int]]()
+    for row, (first, second) in zip(columns.tolist(), chosen, strict=True):
+        length = 1 + int(first * max(cell) >> 32)
+        start = int(second * (1 + min(min(cell) - 1, max(cell) - length)) >> 32)
+        assert row[start] >= 10 and row[start + 1 : start + length] == [9] * (length - 1)
+        starts.add((start, length))
+    ends = range(1, max(cell) + 1)
+    assert starts == {(s, end - s) for s in range(min(cell)) for end in ends if end > s}
+
+
 def test_two_numbers_of_one_digit_never_borrow() -> None:
     bucket = Bucket("subtraction", 1, 0, CARRY)
     first, second = (digits.values[:, 0].astype(int) for digits in bucket.drawn(0, 500))
