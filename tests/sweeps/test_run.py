@@ -86,13 +86,14 @@ def test_a_run_that_differs_from_the_others_is_left_out_with_the_reason(comparis
     assert "tape@from=rope seed 0:" in begun.err
 
 
-def test_a_figure_is_of_the_requested_steps_alone(comparison: Path) -> None:
-    """A run that was extended is no seed of it, even if it comes first."""
-    extended = Path("runs/mini/rope/seed-0")
-    done("train", extended, "--steps", 8)
-    done("score", extended)
-    for steps, seed in ((4, 1), (8, 0)):
-        done("run", "--pe", "rope", "--seeds", seed, *settings(steps=steps))
+@pytest.mark.parametrize("changed", [{"steps": 8}, {"learning_rate": 0.002}])
+def test_a_figure_is_of_the_requested_recipe_alone(
+    comparison: Path, changed: dict[str, float]
+) -> None:
+    """A run of another one in the same folder is no seed of it, even if it comes first."""
+    done("train", "--pe", "rope", "--fresh", *settings(**changed))
+    for recipe, seed in ((settings(), 1), (settings(**changed), 0)):
+        done("run", "--pe", "rope", "--seeds", seed, *recipe)
         with open("runs/mini/table.csv", newline="", encoding="utf-8") as file:
             assert [row["seeds"] for row in csv.DictReader(file)] == [str(seed)]
 
