@@ -19,7 +19,7 @@ import pytest
 from scipy import stats
 
 from tape_arith.arith.compare.across_tasks import _ranks
-from tape_arith.arith.compare.effects import Effect
+from tape_arith.arith.compare.effects import Effect, effects
 from tape_arith.arith.compare.labels import display_names
 from tape_arith.arith.compare.leaderboard import board_of
 from tape_arith.arith.decoders.cost import about
@@ -531,6 +531,16 @@ def test_what_is_refused(made: Path) -> None:
     file = made / "runs/mini/tape/seed-1/grid.json"
     file.write_text("{")
     assert "tape/seed-1/grid.json" in done("leaderboard").err
+
+
+def test_what_is_not_ranked_is_neither_tested_nor_a_reference() -> None:
+    panels = [
+        Panel.of(flat(name, seed, inside=inside, outside=20 + seed) for seed in range(3))
+        for name, inside in (("rope", 100), ("fire", 100), ("tape", 90), ("alibi", 90))
+    ]
+    compared, num_tests = effects(panels, ("rope", "tape"))
+    tested = [(name, other) for name in compared for other, e in compared[name].items() if e.welch]
+    assert (tested, num_tests) == ([("fire", "rope")], 1)
 
 
 def test_equal_means_share_a_rank() -> None:
