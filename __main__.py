@@ -1,8 +1,8 @@
 """Run the command line: `python -m tape_arith`, and the script `tape-arith`.
 
 It imports nothing slow itself, so that from the start signals and too little memory give no
-traceback, but their exit codes. Nothing is begun while the command line is imported, so nothing is
-saved.
+traceback, but their exit codes. Nothing is started while the command line is imported, so nothing
+is saved.
 """
 
 import os

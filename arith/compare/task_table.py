@@ -177,7 +177,7 @@ class TaskTable(Ranking[Line]):
         reasons: dict[str, list[str]] = {}
         for runs in self.runs:
             reasons.setdefault(runs.uncounted, []).append(runs.task)
-        parts = [f"{', '.join(tasks)} ({why})" for why, tasks in reasons.items() if why]
+        parts = [f"{', '.join(tasks)} ({reason})" for reason, tasks in reasons.items() if reason]
         return f"Not in the mean rank: {'; '.join(parts)}." if parts else ""
 
     def notes(self) -> list[str]:

@@ -137,8 +137,8 @@ def check_positions(name: Name | str) -> str | None:
         for seqs in (example_batch(), example_batch(4 * TRAINED_LENGTH)):
             error = relative_error(forward(decoder, seqs), forward(nope, seqs))
             largest = max(largest, error)
-        how = "but for rounding" if largest else "bit for bit"
-        assert largest > TOLERANCE, f"its logits are NoPE's, {how}{when}"
+        exactness = "but for rounding" if largest else "bit for bit"
+        assert largest > TOLERANCE, f"its logits are NoPE's, {exactness}{when}"
     return None
 
 

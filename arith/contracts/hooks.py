@@ -195,12 +195,12 @@ class WatchedHooks:
     ) -> tuple[Tensor, ...]:
         """Compute attention, unless `needs` says less than it is asked for."""
         needs, bias = self.decoder.needs, named["bias"]
-        asked = {
+        lacks_need = {
             'bias="learned", packed=False': bias is not None and needs.bias == "none",
             f"values={len(values)}": len(values) > needs.values,
             f"query={-(-q.shape[-1] // needs.width)}": q.shape[-1] > needs.query * needs.width,
         }
-        missing = [need for need, lacks in asked.items() if lacks]
+        missing = [need for need, lacks in lacks_need.items() if lacks]
         assert not missing, f"attention gets more than `needs` says: Needs({', '.join(missing)})"
         assert bias is None or _BIAS.is_met(bias, self.sizes), (
             f"attention gets the bias {describe(bias)}; it takes {_BIAS.text}"

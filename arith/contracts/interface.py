@@ -71,8 +71,8 @@ def check_state(name: Name | str) -> None:
     before = _stray_tensors(decoder.pe)
     for training in (True, False):
         examples.forward(decoder.train(training), examples.example_batch())
-    kept = [line for line in _stray_tensors(decoder.pe) if line not in before]
-    assert not kept, f"a hook keeps {'; '.join(kept)}"
+    stray = [line for line in _stray_tensors(decoder.pe) if line not in before]
+    assert not stray, f"a hook keeps {'; '.join(stray)}"
     first, *_, last = WatchedHooks(decoder).run(examples.example_batch())
     for measure in (partial(decoder.pe.measures, first), decoder.pe.inner_products):
         try:

@@ -44,8 +44,8 @@ def _lacking(text: str, weight: str) -> frozenset[str]:
     """Return the letters of `text` that our font lacks."""
     if text.isascii():
         return frozenset()
-    ours = _letters(findfont(FontProperties(family=FAMILY, weight=weight)))
-    return frozenset(letter for letter in text if letter.isprintable()) - ours
+    font_letters = _letters(findfont(FontProperties(family=FAMILY, weight=weight)))
+    return frozenset(letter for letter in text if letter.isprintable()) - font_letters
 
 
 @cache
