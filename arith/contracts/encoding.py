@@ -8,7 +8,6 @@ formula is the paper's.
 
 import random
 from dataclasses import replace
-from math import isfinite
 
 import numpy as np
 import torch
@@ -174,27 +173,6 @@ def check_order(name: Name | str) -> None:
     swapped[:, 2], swapped[:, 3] = DIGITS[8], DIGITS[1]
     change = (forward(decoder, seqs) - forward(decoder, replace(seqs, tokens=swapped)))[:, -1]
     assert float(change.abs().max()) > 1e-6, "the order of digits does not reach the logits"
-
-
-def check_no_dead_parameter(name: Name | str) -> None:
-    """Every parameter moves the logits, except those that the encoding calls inert.
-
-    Usually: a module of __init__ whose result is thrown away; a detach() or item() on the way; an
-    update in the last layer, which is never read. `inert` names parameters without effect that the
-    paper's formula has.
-    """
-    # Beyond the trained length, to reach parameters that act only on long distances; in training,
-    # because that is where they are learned.
-    decoder = examples.decoder_for(name).train()
-    logits = decoder(example_batch(2 * TRAINED_LENGTH))
-    generator = torch.Generator().manual_seed(3)
-    target = torch.randn(logits.shape, generator=generator, dtype=logits.dtype)
-    (logits * target).sum().backward()
-    for path, parameter in decoder.named_parameters():
-        largest = 0.0 if parameter.grad is None else float(parameter.grad.abs().max())
-        assert isfinite(largest), f"{path} gets a gradient that is not finite"
-        inert = path.startswith("pe.") and path.endswith(decoder.pe.inert)
-        assert largest > 1e-9 or inert, f"{path} gets no gradient"
 
 
 def check_rows(name: Name | str) -> None:

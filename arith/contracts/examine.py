@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 
-from tape_arith.arith.contracts import encoding, interface, task
+from tape_arith.arith.contracts import encoding, gradients, interface, task
 from tape_arith.arith.contracts.promises import (
     Check,
     CheckOutcome,
@@ -28,11 +28,13 @@ CHECKS: tuple[Check[Name], ...] = (
     interface.check_hooks,
     encoding.check_shape,
     encoding.check_deterministic,
+    interface.check_device,
     interface.check_state,
     encoding.check_positions,
     encoding.check_causal,
     encoding.check_order,
-    encoding.check_no_dead_parameter,
+    gradients.check_no_dead_parameter,
+    gradients.check_gradient,
     encoding.check_rows,
     encoding.check_prefix,
     encoding.check_packed,

@@ -57,15 +57,15 @@ def describe(result: Any) -> str:
     return "None" if result is None else f"a value of type {type(result).__name__}"
 
 
-def _tensors(value: Any) -> Iterator[Tensor]:
-    """Yield the tensors of the arguments of a hook."""
+def tensors_in(value: Any) -> Iterator[Tensor]:
+    """Yield the tensors among the arguments of a function, or in its result."""
     if isinstance(value, Tensor):
         yield value
     elif isinstance(value, Sequences):
-        yield from _tensors([value.tokens, value.final_length, value.key, value.starts])
+        yield from tensors_in([value.tokens, value.final_length, value.key, value.starts])
     elif isinstance(value, list | tuple | dict):
         for inner in value.values() if isinstance(value, dict) else value:
-            yield from _tensors(inner)
+            yield from tensors_in(inner)
 
 
 def _is_state(value: Any) -> bool:
@@ -162,7 +162,7 @@ class WatchedHooks:
 
     def _call(self, name: str, function: Any, returns: Returns, *args: Any, **named: Any) -> Any:
         assert callable(function), f"{name} is {describe(function)}, which hides the hook"
-        given = list(_tensors([args, named]))
+        given = list(tensors_in([args, named]))
         before = [tensor._version for tensor in given]
         result = function(*args, **named)
         changed = [t for t, version in zip(given, before, strict=True) if t._version != version]

@@ -3,7 +3,8 @@
 import ast
 import inspect
 import sys
-from collections import deque
+import textwrap
+from collections import Counter, deque
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
 from difflib import get_close_matches
@@ -15,19 +16,21 @@ from typing import Any
 from torch import Tensor, nn
 
 from tape_arith.arith.contracts import examples
+from tape_arith.arith.contracts.devices import CPUTensors
 from tape_arith.arith.contracts.hooks import WatchedHooks, describe
 from tape_arith.arith.registry.names import Name
 from tape_arith.models.encoding import PositionalEncoding, PositionalLayer, Workload
 
 
 def check_names(name: Name | str) -> None:
-    """Each public method that nothing calls is a hook, and each unread setting is one of the base.
+    """Each public method that nothing calls is a hook, and something reads each option.
 
     Usually: a misspelt hook, which the base class then leaves out without a word; `attend` in the
-    encoding in place of the layer that `layer` returns.
+    encoding in place of the layer that `layer` returns; an option that is only stored.
     """
-    misspelt = _misspelt_names(examples.decoder_for(name).pe)
-    assert not misspelt, "; ".join(misspelt)
+    pe = examples.decoder_for(name).pe
+    unused = [*_misspelt_names(pe), *_unread_options(pe)]
+    assert not unused, "; ".join(unused)
 
 
 def check_tensors(name: Name | str) -> None:
@@ -81,6 +84,20 @@ def check_state(name: Name | str) -> None:
             raise AssertionError(f"measures or inner_products: {error}") from error
 
 
+def check_device(name: Name | str) -> None:
+    """Hooks make tensors on the device of what they get, so that a GPU can run them.
+
+    Usually: `torch.arange(n)` in place of `torch.arange(n, device=x.device)`; a list of numbers in
+    place of `constant(numbers, like=x)` of models/encoding.py.
+    """
+    decoder = examples.decoder_for(name)
+    batches = [examples.example_batch()] + [examples.packed_batch()[0]] * decoder.pe.needs.packed
+    for training in (False, True):
+        for seqs in batches:
+            with CPUTensors():
+                examples.forward(decoder.train(training), seqs)
+
+
 # ---- names ---------------------------------------------------------------------------------------
 
 _PLAIN = nn.Module()
@@ -114,6 +131,40 @@ def _misspelt_names(pe: PositionalEncoding) -> list[str]:
                 elif near and not name.startswith("_"):
                     lines.add(f"{unused}: did you mean `{near[0]}`?")
     return sorted(lines)
+
+
+def _unread_options(pe: PositionalEncoding) -> Iterator[str]:
+    """Describe options that `__init__` takes but ignores, or stores where nothing reads them."""
+    lineage = [cls for cls in type(pe).__mro__ if issubclass(cls, PositionalEncoding)]
+    read_anywhere = set[str]().union(*(_names_read_in(cls.__module__) for cls in lineage))
+    for cls in lineage:
+        init = vars(cls).get("__init__")
+        if init is None or _defines_hooks(cls):
+            continue
+        reads, stores = _uses_of_names(init)
+        for option in inspect.getfullargspec(init).kwonlyargs:
+            stored = {target for target, source in stores if source == option}
+            if reads[option] == len(stored) and not stored & read_anywhere:
+                yield f"{cls.__name__}: nothing reads the option `{option}`, so it has no effect"
+
+
+def _uses_of_names(function: FunctionType) -> tuple[Counter[str], list[tuple[str, str]]]:
+    """Count the reads of each name, and pair attributes with the name that each is set to."""
+    tree = ast.parse(textwrap.dedent(inspect.getsource(function)))
+    reads, stores = Counter[str](), list[tuple[ast.expr, ast.expr]]()
+    for node in ast.walk(tree):
+        match node:
+            case ast.Name(id=name, ctx=ast.Load()):
+                reads[name] += 1
+            case ast.Assign(targets=[ast.Tuple(elts=targets)], value=ast.Tuple(elts=values)):
+                stores += zip(targets, values, strict=False)
+            case ast.Assign(targets=[target], value=value):
+                stores.append((target, value))
+    return reads, [
+        (target.attr, value.id)
+        for target, value in stores
+        if isinstance(target, ast.Attribute) and isinstance(value, ast.Name)
+    ]
 
 
 def _defines_hooks(cls: type) -> bool:

@@ -136,7 +136,7 @@ def _check_promises(encoding: Encoding, sources: _Sources) -> None:
     Raises UsageError if a check fails.
     """
     from tape_arith.arith.contracts import encoding as contract
-    from tape_arith.arith.contracts import interface
+    from tape_arith.arith.contracts import gradients, interface
     from tape_arith.arith.contracts.examine import run_check
 
     for check in (
@@ -147,7 +147,7 @@ def _check_promises(encoding: Encoding, sources: _Sources) -> None:
         contract.check_causal,
         contract.check_rows,
         contract.check_prefix,
-        contract.check_no_dead_parameter,
+        gradients.check_no_dead_parameter,
     ):
         outcome = run_check(check, Name(encoding))
         if not outcome.holds:

@@ -125,6 +125,10 @@ SLIPS = {
         EMBED.replace("return x + {}", "x + 1"),
         "Mine.embed returned None; it returns float64 [B, T, D] (here B = 3, T = 20, D = 16, ",
     ),
+    "device": (
+        EMBED.format("torch.arange(x.shape[1])[None, :, None].sin()"),
+        "a tensor that torch.arange made on the CPU meets one of the model's device",
+    ),
     "state": (
         BIAS.format("-distances.delta[:, None] / self.longest") + KEEPS_LONGEST,
         "a hook keeps Mine.longest, int64 []",
@@ -140,6 +144,10 @@ SLIPS = {
     ),
     "order": (ATTEND.format("v"), "does not reach the logits"),
     "no dead parameter": (INIT.format(""), "pe.table gets no gradient"),
+    "gradient": (
+        EMBED.format("(x * index[..., None]).detach().sin()"),
+        "where their gradient says ",
+    ),
     "rows": (EMBED.format("x.mean(0) * 0.1"), "row 0 alone and padded: relative error"),
     "deterministic": (EMBED.format("torch.rand(1)"), "two identical calls differ"),
     "prefix": (
@@ -326,6 +334,42 @@ FURTHER = {
         PLAIN_INIT + HELD.format("y = torch.ones(16)\n        self.f = lambda: y", "self.f()"),
         "y in Mine.f, float32 [16]",
     ),
+    "an option that is ignored": (
+        "names",
+        INIT.format(", *, width=1"),
+        "Mine: nothing reads the option `width`, so it has no effect",
+    ),
+    "options that are only stored": (
+        "names",
+        INIT.format(", *, width=1, rows=2") + "        self.w, self.r = width, rows\n",
+        "option `rows`, so",
+    ),
+    # Devices, and gradients on the way to them.
+    "numbers of a layer": (
+        "device",
+        ATTEND.format("v * torch.linspace(0, 1, k.shape[-1], dtype=k.dtype)"),
+        "torch.linspace made on the CPU",
+    ),
+    "a list in training": (
+        "device",
+        EMBED.format(f"torch.tensor([1.0] * 16).exp() * index[..., None] {TRAINING}"),
+        "torch.tensor made",
+    ),
+    "the CPU by name": (
+        "device",
+        EMBED.format("index[..., None] * torch.ones(16, device='cpu')"),
+        "torch.ones made",
+    ),
+    "positions of half a head detached": (
+        "gradient",
+        ATTEND.format("v * torch.cat((q[..., :1].detach(), q[..., 1:]), -1)"),
+        "gradient says",
+    ),
+    "a length detached": (
+        "gradient",
+        EMBED.format("index[..., None] * (x / x.detach().norm(dim=-1, keepdim=True))"),
+        "gradient says",
+    ),
     # Results.
     "a pair of one": (
         "hooks",
@@ -434,6 +478,15 @@ RIGHT = {
     "a helper with a name near a hook's": EMBED.format("self.started(index)")
     + "\n    def started(self, index):\n        return (index % 3)[..., None]\n",
     "a buffer": PLAIN_INIT + HELD.format("self.register_buffer('y', torch.rand(16))", "self.y"),
+    "options that are read": INIT.format(", *, width=1, rows=2, phase=3")
+    + "        self.width, self.rows, self.x = width, rows, phase * 2\n"
+    + "\n    def embed(self, x, index, seqs):\n"
+    + "        table = self.table.sum() * self.width\n"
+    + "        return x + table * (index * self.rows)[..., None].to(x).sin() / self.x\n",
+    "tensors of the right device": EMBED.format(
+        "(index.to(x)[..., None] * torch.tensor([1.0] * 16).to(x) + torch.tensor(2.0)"
+        " + torch.zeros(16, device=x.device).to(x)).sin()"
+    ),
     "its own NoPE": "class Mine(PositionalEncoding):\n    kind = 'none'\n",
     "pairs from a dict": EMBED.format("index[..., None].to(x).sin()")
     + "\n    def parameter_groups(self):\n        return {}.items()\n",
@@ -458,7 +511,7 @@ def test_every_check_has_a_promise_and_a_slip() -> None:
     assert set(SLIPS) == {outcome.check for outcome in report.outcomes}
     fire = examine(parse("fire"))
     assert "packed=False" in outcome_of(fire, "packed").happened
-    assert "16 of 16" in as_text(fire)  # what does not apply does not count
+    assert "18 of 18" in as_text(fire)  # what does not apply does not count
 
 
 def test_warnings(here: Path) -> None:
