@@ -104,13 +104,16 @@ class Selection:
     def wanted(self) -> list[str]:
         return list(map(str, self.named))
 
-    def grids(self, *, of_all: bool = False) -> list[Grid]:
+    def grids(self, *, of_all: bool = False, name_corrupt: bool = True) -> list[Grid]:
         """Return the grids on the evaluation set, complete or not.
 
-        of_all  whether to return those of every encoding, named or not
+        of_all        whether to return those of every encoding, named or not
+        name_corrupt  as for `find_grids`
         """
         named = None if of_all else self.named or None
-        return find_grids(self.root, self.preset, named, self.evaluation_set)
+        return find_grids(
+            self.root, self.preset, named, self.evaluation_set, name_corrupt=name_corrupt
+        )
 
     def panels(
         self, runs: Mapping[Key, object] | None = None
@@ -125,7 +128,8 @@ class Selection:
             preset = with_task(self.preset, canonical_task(self.task))
             return replace(self, preset=preset, task=None).panels(runs)
         read_all = runs is not None or not self.named
-        every_grid = self.grids(of_all=read_all)
+        # Whoever reads all runs names those that cannot be read.
+        every_grid = self.grids(of_all=read_all, name_corrupt=not read_all)
         if self.task is not None:
             every_grid = _of_task(self.task, every_grid)
         grids, partial = self.split_complete(every_grid)

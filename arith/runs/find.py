@@ -80,11 +80,15 @@ def find_grids(
     preset: str | None = None,
     names: Sequence[Name] | None = None,
     evaluation_set: EvaluationSet = DEFAULT_SET,
+    *,
+    name_corrupt: bool = True,
 ) -> list[Grid]:
     """Return the grids below `root` on `evaluation_set`: all, or those of `names`.
 
     A corrupt grid is named on stderr and left out. With `names`, runs of other encodings are not
     read. Raises UsageError as `check_one_source` does.
+
+    name_corrupt  whether to name each run.json that cannot be read on stderr; its grids count
     """
     slugs = ["*"] if names is None else [slug(str(name.encoding)) for name in names]
     wanted = None if names is None else set(map(str, names))
@@ -97,10 +101,14 @@ def find_grids(
         every = state.run.grids().values()
         grids = [grid for grid in every if wanted is None or grid.name in wanted]
         selected = _on_set(evaluation_set, state, grids)
-        with suppress(Failure):  # reported by whoever needs the record
+        about = None
+        try:
             about = state.record.about if selected else None
-            for grid in selected:
-                grid.about = about
+        except Failure as error:
+            if name_corrupt:
+                say(f"note: {error}")
+        for grid in selected:
+            grid.about = about
         if selected and evaluation_set.split != EVALUATION:
             complete = [grid for grid in grids if grid.complete]
             standard = {grid.name: grid for grid in _on_set(DEFAULT_SET, state, complete)}

@@ -78,10 +78,12 @@ def test_a_grid_without_its_record_is_shown_if_it_is_the_only_one(comparison: Pa
 def test_a_corrupt_file_does_not_stop_the_others(comparison: Path, name: str) -> None:
     file = Path("runs/mini/rope/seed-1", name)
     file.write_bytes(file.read_bytes()[:100])
-    for command in (("leaderboard",), ("list",), ("curves", "--compare", "rope,fire", "--json")):
+    compare = ("--compare", "rope,fire")
+    reads_no_grid = ("curves", *compare, "--json")
+    for command in (("leaderboard",), ("list",), ("tasks",), ("heatmap", *compare), reads_no_grid):
         result = done(*command)
-        told = f"{file} is corrupt" in result.err + result.out
-        assert told == (name == "run.json" or command[0] != "curves")
+        told = (result.err + result.out).count(f"{file} is corrupt")
+        assert told == (name == "run.json" or command != reads_no_grid)
     sections = json.loads(done("leaderboard", "--format", "json").out)["sections"]
     seeds = {row["encoding"]: row["seeds"] for part in sections for row in part["rows"]}
     assert seeds["fire"] == [0, 1]
