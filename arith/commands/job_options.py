@@ -64,7 +64,7 @@ def stopping(time_limit: str | None = None) -> Iterator[Stopper]:
     try:
         stopper = Stopper(None if time_limit is None else seconds(time_limit))
     except ValueError:
-        reason = f"--time-limit takes 90s, 25m, 3h or 1:30:00, not '{time_limit}'"
+        reason = f"--time-limit takes 90s, 25m, 1h30m or 1:30:00, not '{time_limit}'"
         raise UsageError(reason) from None
     with stopper.handling_signals():
         try:

@@ -266,7 +266,7 @@ def chosen_format(
 
 TimeLimit = Annotated[
     str | None,
-    typer.Option(help="Save and stop after this time: 90s, 25m, 3h or 1:30:00 (exit code 3)."),
+    typer.Option(help="Save and stop after this time: 90s, 25m, 1h30m or 1:30:00 (exit code 3)."),
 ]
 Threads = Annotated[
     int | None,

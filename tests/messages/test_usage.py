@@ -75,7 +75,9 @@ SENTENCES = {
         "--label changes a figure or a table for a paper: add --figure or --out table.tex"
     ),
     # Values.
-    "train --pe rope --time-limit soon": "--time-limit takes 90s, 25m, 3h or 1:30:00, not 'soon'",
+    "train --pe rope --time-limit soon": (
+        "--time-limit takes 90s, 25m, 1h30m or 1:30:00, not 'soon'"
+    ),
     "run --pe rope --seeds 4-0": "--seeds: 4-0 counts down: write 0-4",
     "run --pe rope --seeds 0-99999999": (
         "--seeds takes numbers up to 9223372036854775807, not 0-99999999"
