@@ -152,7 +152,7 @@ def caption(panels: Sequence[Panel], labels: Mapping[str, str], clauses: Iterabl
 def _interval_words(panels: Sequence[Panel]) -> str:
     """Return what ± is."""
     counts = {len(panel.seeds) for panel in panels}
-    problems, interval = "over problems, these runs only", f"± is the 95{NBSP}% interval:"
+    problems, interval = "over problems, not over seeds", f"± is the 95{NBSP}% interval:"
     if counts == {1}:
         return f"{interval} {problems} (one seed)"
     alone = f"; where there is one seed, {problems}" * (1 in counts)

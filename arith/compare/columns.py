@@ -150,7 +150,7 @@ def panel_columns(
         return row.panel.convergence or "yes"
 
     def interval(row: Any) -> dict[str, object]:
-        return {"interval": "seeds" if len(row.panel.seeds) > 1 else "this run only"}
+        return {"interval": "seeds" if len(row.panel.seeds) > 1 else "problems"}
 
     columns: list[Column[Any]] = [
         Column(
@@ -299,13 +299,13 @@ def _solved_to(share: float, panel: Panel) -> Column[Any]:
     over = "cells and seeds" if len(panel.axes) > 1 else "seeds"
     return Column(
         solved_key(share),
-        f"solved to, {100 * share:g} %",
+        f"longest solved, {100 * share:g} %",
         lambda row: str(row.panel.solved_to(share)),
         numbers=lambda row: {solved_key(share): row.panel.solved_to(share)},
         printed=share == SOLVED[0],
         importance=13 if share == SOLVED[0] else 17,
-        legend="solved to: the largest length up to which that share of problems is exact",
-        note=f"Solved to, at {shares}: the largest length L such that of the problems "
+        legend="longest solved: the largest length up to which that share of problems is exact",
+        note=f"Longest solved, at {shares}: the largest length L such that of the problems "
         f"{of_length(panel.axes, 'l')} that share is exact, for each l up to L (mean over "
         f"{over}; {panel.first.max_digits} is the longest tested).",
     )

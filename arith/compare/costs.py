@@ -12,7 +12,7 @@ from tape_arith.arith.machine import datasheet
 _NOTE = (
     "Parameters are the encoding's own; FLOPs are those of the matrix products that it "
     "adds to a forward, a token, over the longest trained sequence at this size. Loss: "
-    "in the last steps of training, nats a scored token; tokens/s: real tokens over "
+    "in the last steps of training, nats per scored token; tokens/s: real tokens over "
     "the whole of it; MFU: the FLOPs that it needed (no padding, half of attention) "
     "over its time, of the bfloat16 rate in the datasheet of the part, where there is "
     "one; each the median over seeds."
@@ -23,7 +23,7 @@ class Training(NamedTuple):
     """Loss, speed and machine of a run's training; None for what is not known."""
 
     loss: float | None = None
-    """Loss in the last steps, in nats a scored token."""
+    """Loss in the last steps, in nats per scored token."""
     tokens_per_second: float | None = None
     """Tokens without padding, over the whole training."""
     mfu: float | None = None

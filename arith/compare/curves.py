@@ -34,7 +34,7 @@ class Curves:
     `rows` has one number in each row, with the columns of `COLUMNS`, for the steps that all seeds
     of an encoding have. `part` is a layer (from 1), a length, or 0 where there are no parts:
 
-    loss                 in nats a scored token
+    loss                 in nats per scored token
     held_out             exact match 0..1 on held-out problems of the trained lengths
     in_distribution, out_of_distribution, by_length
                          exact match on the small grid; a length is that of the longer operand

@@ -39,7 +39,7 @@ class Table(Generic[T]):
     def to_csv(self) -> str:
         """Format CSV with fractions in 0..1; `_low` and `_high` are the interval, clipped to 0..1.
 
-        The column `interval` says what the interval is over: "seeds" (Student t) or "this run only"
+        The column `interval` says what the interval is over: "seeds" (Student t) or "problems"
         (problems).
         """
         return csv_text(numbers(self.columns, self.rows))

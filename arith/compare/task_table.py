@@ -24,7 +24,7 @@ _NOT_CONVERGED = (
     f"*: not converged (below 99{NBSP}% in distribution in a seed or more) or not known to be; "
     "ranked all the same."
 )
-_SEED_NOTE = f"{ONE_SEED}: one seed, ± over problems, this run only."
+_SEED_NOTE = f"{ONE_SEED}: one seed, ± over problems, not over seeds."
 _ORDER = (
     "Mean rank: by mean out of distribution among the encodings of its section here, those told "
     "the tested length among the task-agnostic; equal means share a rank. It compares best what is "

@@ -74,7 +74,7 @@ def compose(
         axes[0][:3],
         ("loss", "held_out", "out_of_distribution"),
         ("training loss", "in distribution", "out of distribution"),
-        ("nats a scored token", "exact match", outside),
+        ("nats per scored token", "exact match", outside),
         (None, 1.0, end),
         strict=True,
     ):

@@ -180,7 +180,7 @@ def compose(
         clauses.insert(1, _SHORT_WORDS[len(place.means)])
     handles = [Patch(label="trained lengths", **_OUTLINE)]
     if compared:
-        words = ["no significant difference (FDR 5 %, these runs only)"]
+        words = ["no significant difference (FDR 5 %, over problems)"]
         words += [f"small but significant: {name} higher" for name in names]
         looks = [style.PALE, *difference_colours()([128, 127])]
         handles += [Patch(label=w, facecolor=look) for w, look in zip(words, looks, strict=True)]
@@ -284,7 +284,7 @@ def _draw_difference(
     name = " \N{MINUS SIGN} ".join(names)
     if text_width(name, 5, "bold") > 72 * place.side:  # shortened, it would lose its minus
         name = "first \N{MINUS SIGN} second"
-    _write_title(ax, name, [*words, "these runs only"], place)
+    _write_title(ax, name, [*words, "over problems, not over seeds"], place)
     _add_bar(
         mesh,
         [ax],

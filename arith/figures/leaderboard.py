@@ -119,7 +119,7 @@ def seed_signs(panels: Sequence[Panel], *, grey: bool = False) -> list[Line2D]:
         signs |= {"a seed (training run)": _SEED, "their mean": _MEAN}
         signs[f"95{NBSP}% interval over seeds (Student{NBSP}t)"] = INTERVAL
     if any(len(panel.seeds) == 1 for panel in panels):
-        signs["one seed: this run only"] = _ALONE
+        signs["one seed: over problems"] = _ALONE
     handles = [Line2D([], [], color=COLOUR, **sign, label=label) for label, sign in signs.items()]
     square: dict[str, Any] = {"linestyle": "", "marker": "s", "markersize": 4}
     return handles + grey * [Line2D([], [], color=NOT_RANKED, **square, label="not ranked")]

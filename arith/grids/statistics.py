@@ -27,7 +27,7 @@ class Interval:
     high: float
     half_width: float
     """The number after the ±: the longer arm, before the ends are clipped to 0..1."""
-    of: Literal["seeds", "this run only"]
+    of: Literal["seeds", "problems"]
     """The scope of the interval: new training runs, or only new problems for the same run."""
     count: int
     """Number of seeds, or of problems."""
@@ -99,7 +99,7 @@ def one_run(mean: float, count: int) -> Interval:
     # `wilson` must recognize all right and all wrong, whatever the rounding of mean * count.
     low, high = map(float, wilson(count if mean == 1 else mean * count, count))
     arm = max(mean - low, high - mean)
-    return Interval(mean, low, high, arm, "this run only", count)
+    return Interval(mean, low, high, arm, "problems", count)
 
 
 def welch(one: Sequence[float], other: Sequence[float]) -> Welch | None:

@@ -37,7 +37,7 @@ class _SmallGrid(Part):
 class _MetricsLine(Part):
     """One line of metrics.jsonl.
 
-    loss           mean over the steps since the last line, in nats a scored token
+    loss           mean over the steps since the last line, in nats per scored token
     gradient_norm  norm of the gradient at the last step
     tokens         tokens so far, without padding
     exact_match    exact match on held-out problems of the trained lengths; None between evaluations

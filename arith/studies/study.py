@@ -80,7 +80,7 @@ class Study:
             f"Task {evaluation['task']}{f', {split},' if split else ','} {self.facts['lengths']} "
             f"(preset {preset_words(self.facts['preset'], self.facts['settings'])}), {counts} "
             "(the first of the evaluation set, SHA-256 to the last of them "
-            f"{evaluation['sha256'][:8]}), {describe_seeds(self.seeds)}; these runs only."
+            f"{evaluation['sha256'][:8]}), {describe_seeds(self.seeds)}; other seeds may differ."
         )
 
     def to_markdown(self) -> str:

@@ -124,7 +124,7 @@ def test_the_legend_names_the_signs_that_are_there(figure: Figure) -> None:
         (legend,) = figure.legends
         return {text.get_text().replace("\N{NO-BREAK SPACE}", " ") for text in legend.get_texts()}
 
-    alone = "one seed: this run only"
+    alone = "one seed: over problems"
     several = {"a seed (training run)", "their mean", "95 % interval over seeds (Student t)"}
     assert signs(figure) == several | {alone, "not ranked"}
     assert signs(compose(board(Section("Task-agnostic", "", [row("rope", [0.1])])))) == {alone}

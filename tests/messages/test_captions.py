@@ -57,7 +57,7 @@ CAPTIONS: dict[str, tuple[Callable[[], str], str]] = {
         lambda: captions.footnote([panel("fire", [0], inside=90, settings={"steps": 2000})]),
         "Task addition, trained to 4 digits and tested to 8 (preset mini with steps=2,000), 100 "
         "problems a cell, evaluation set 3f2a91bc, seed 0. ± is the 95 % interval: over "
-        "problems, these runs only (one seed). In a mean every cell weighs the same. Training "
+        "problems, not over seeds (one seed). In a mean every cell weighs the same. Training "
         "has seen 0.0 % of the problems in distribution. Not converged: below 99 % in "
         "distribution, of what training has not seen.",
     ),
@@ -65,21 +65,21 @@ CAPTIONS: dict[str, tuple[Callable[[], str], str]] = {
         lambda: captions.footnote([panel("fire", [0], evaluation={"split": CARRY})]),
         "Task addition, hard problems: long carry chains, trained to 4 digits and tested to 8 "
         "(preset mini), 100 problems a cell, evaluation set 3f2a91bc, seed 0. ± is the 95 % "
-        "interval: over problems, these runs only (one seed). In a mean every cell weighs the "
+        "interval: over problems, not over seeds (one seed). In a mean every cell weighs the "
         "same.",
     ),
     "numbers and digits": (
         lambda: captions.footnote(panels_of([drawn("rope", 0, LISTS)])),
         "Task sort, trained to 3 numbers of 4 digits and tested to 5 numbers of 8 digits "
         "(preset mini), 100 problems a cell, evaluation set 3f2a91bc, seed 0. ± is the 95 % "
-        "interval: over problems, these runs only (one seed). In a mean every cell weighs the "
+        "interval: over problems, not over seeds (one seed). In a mean every cell weighs the "
         "same. Training has seen 0.0 % of the problems in distribution.",
     ),
     "bits": (
         lambda: captions.footnote(panels_of([drawn("rope", 0, BITS)])),
         "Task parity, trained to 4 bits and tested to 8 (preset mini), 100 problems a length (a "
         "guess is right in 50 %), evaluation set 3f2a91bc, seed 0. ± is the 95 % interval: over "
-        "problems, these runs only (one seed). In a mean every length weighs the same. Training "
+        "problems, not over seeds (one seed). In a mean every length weighs the same. Training "
         "has seen 0.0 % of the problems in distribution.",
     ),
     "an order": (
@@ -97,7 +97,7 @@ CAPTIONS: dict[str, tuple[Callable[[], str], str]] = {
         "where the longer operand has 5, 1 more than trained. 6 digits: exact match where the "
         "longer operand has 6, 2 more than trained. Right tokens: the share of right answer "
         "tokens out of distribution, each after the right ones before it; unlike exact match it "
-        "is not scored again near a tie. Solved to, at 90 %, 99 %, 10 %: the largest length L "
+        "is not scored again near a tie. Longest solved, at 90 %, 99 %, 10 %: the largest length L "
         "such that of the problems whose longer operand has l digits that share is exact, for "
         "each l up to L (mean over cells and seeds; 8 is the longest tested). vs rope, vs tape: "
         "no test was possible; --csv says why, encoding by encoding. Vs best: the same "

@@ -120,7 +120,7 @@ def _pairs(panels: Mapping[int, Panel]) -> dict[str, dict[str, Any]]:
             "limit": difference_limit(100 * (cells[i] - cells[j])),
             "cells": base64.b64encode(np.packbits(differs).tobytes()).decode(),
             "words": f"{differs.sum()} of {differs.size} {cell(one.axes)}s differ significantly, "
-            "these runs only",
+            "over problems, not over seeds",
             "points": [
                 None if a is None or b is None else round(100 * (a - b), 6) for a, b in means
             ],
