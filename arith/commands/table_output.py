@@ -82,10 +82,10 @@ class TableOutput:
     ) -> None:
         """Write the table and the figure and print their paths; without both, print the table."""
         from tape_arith.arith.figures.style import save
-        from tape_arith.arith.files import write_text
+        from tape_arith.arith.origin import write_table
 
         if self.out:
-            write_text(self.out, text)
+            write_table(self.out, text)
             print(self.out)
         if self.figure:
             width, no_caption = self.looks

@@ -1,11 +1,11 @@
 """Describe and record the machine and software of a run; report changes when it resumes."""
 
 import platform
-import sys
 
 import torch
 
 from tape_arith.arith.machine import commit, own_version
+from tape_arith.arith.origin import command_line
 from tape_arith.arith.runs.record import Machine
 from tape_arith.arith.runs.run import Run
 from tape_arith.arith.terminal import say
@@ -31,7 +31,7 @@ def machine(hardware: Hardware, processes: int = 1) -> Machine:
     return Machine(
         tape_arith=own_version(),
         commit=commit(),
-        command=" ".join(["tape-arith", *sys.argv[1:]]),
+        command=command_line(),
         python=platform.python_version(),
         torch=torch.__version__,
         device=hardware.device,

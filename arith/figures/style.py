@@ -31,6 +31,7 @@ from tape_arith.arith.figures.text import (
     text_width,
 )
 from tape_arith.arith.files import atomic
+from tape_arith.arith.origin import origin
 from tape_arith.arith.terminal import say
 
 LETTERS = 7.0
@@ -48,7 +49,12 @@ _MARGIN = 0.08
 _HANDLE, _BETWEEN = 2.0, 1.4
 """Length of a legend's handle and space between its columns, in multiples of the letter size."""
 _TICKS = {"size": 2, "width": 0.5, "pad": 1.5}
-_UNDATED: dict[str, Any] = {"png": {}, "svg": {"Date": None}, "pdf": {"CreationDate": None}}
+_METADATA: dict[str, tuple[str, dict[str, Any]]] = {
+    "png": ("Description", {}),
+    "svg": ("Description", {"Date": None}),
+    "pdf": ("Subject", {"CreationDate": None}),
+}
+"""The field that says what made a figure, and what keeps equal figures equal, by format."""
 _SCALE_ENDS = (0.02, 0.05, 0.1, 0.2, 0.4, 0.6, 0.8, 1.0)
 
 
@@ -88,7 +94,7 @@ def styled(letters: float = LETTERS) -> Iterator[None]:
 def figure_format(path: Path) -> str:
     """Return the format that the suffix of `path` names. Raises UsageError for an unknown one."""
     kind = path.suffix.lower().removeprefix(".")
-    if kind not in _UNDATED:
+    if kind not in _METADATA:
         raise UsageError(f"cannot draw {path}: a figure's name ends in .png, .svg or .pdf")
     return kind
 
@@ -171,11 +177,13 @@ class Page(Figure):
 def save(figure: Figure, path: Path) -> None:
     """Write `figure` to `path`, whole or not at all; its suffix says PNG, SVG or PDF.
 
+    Its metadata say which version, commit and command made it.
     Raises UsageError for another suffix, Failure if the disk refuses.
     """
     kind = figure_format(path)
+    field, undated = _METADATA[kind]
     with atomic(path) as temporary:
-        figure.savefig(temporary, format=kind, dpi=DPI, metadata=_UNDATED[kind])
+        figure.savefig(temporary, format=kind, dpi=DPI, metadata={**undated, field: origin()})
 
 
 def page(

@@ -37,6 +37,7 @@ from tape_arith.arith.grids.evaluation_set import DEFAULT_SET, EvaluationSet
 from tape_arith.arith.grids.grid import Grid
 from tape_arith.arith.grids.panel import Panel, panels_of
 from tape_arith.arith.lock import lock_folder
+from tape_arith.arith.origin import write_table
 from tape_arith.arith.registry.names import Name, name_and_options
 from tape_arith.arith.runs.config import Config
 from tape_arith.arith.runs.options import AUTO, Compute, TrainOptions
@@ -219,7 +220,7 @@ def _write_table(table: Table[Any], stem: Path) -> list[Path]:
     """Write a table as Markdown and as CSV; return the paths."""
     texts = {f"{stem.name}.md": table.to_markdown(), f"{stem.name}.csv": table.to_csv()}
     for name, text in texts.items():
-        write_text(stem.parent / name, text)
+        write_table(stem.parent / name, text)
     return [stem.parent / name for name in texts]
 
 

@@ -28,6 +28,7 @@ from tape_arith.arith.figures.report.content import content
 from tape_arith.arith.figures.style import scale_end
 from tape_arith.arith.files import write_text
 from tape_arith.arith.grids.axes import Axes, region_mask
+from tape_arith.arith.origin import version_and_commit
 
 _IN_OTHER_CELLS = ["rank", "encoding", "kind", "seeds", "each_seed", "converged"]
 """The columns of the leaderboard that the template writes in a way of its own, or not at all."""
@@ -71,6 +72,7 @@ def page(report: Report) -> str:
         data=base64.b64encode(data).decode(),
         numbers=numbers,
         report=report,
+        version=version_and_commit(),
         first=first,
         evaluation=first.first.evaluation,
         problems=captions.SPLIT_WORDS.get(first.first.split, first.first.split)
