@@ -15,6 +15,7 @@ _CGROUP = Path("/sys/fs/cgroup")
 _MEMINFO = Path("/proc/meminfo")
 ROOT = Path(__file__).resolve().parents[1]
 """The root of the source tree, unless the package is installed."""
+_CHANGES = ("status", "--porcelain", "--untracked-files=no", "--", ".", ":!results")
 COMMIT_FILE = Path(__file__).with_name("commit.txt")
 """The file with the commit of a wheel or source archive; a checkout has none."""
 
@@ -102,14 +103,17 @@ def own_version() -> str:
 
 
 def commit() -> str | None:
-    """Return the commit of this code, with a "+" if files differ from it; None if unknown."""
+    """Return the commit of this code, with a "+" if files differ from it; None if unknown.
+
+    Results do not count: drawing one table would mark all that are drawn after it.
+    """
     if COMMIT_FILE.exists():
         return COMMIT_FILE.read_text(encoding="ascii").strip()
     if project() is None:  # a repository around an installed package is another project's
         return None
     try:
         head = _git("rev-parse", "--short=12", "HEAD")
-        return head + ("+" if _git("status", "--porcelain", "--untracked-files=no") else "")
+        return head + ("+" if _git(*_CHANGES) else "")
     except (OSError, subprocess.CalledProcessError):
         return None
 
