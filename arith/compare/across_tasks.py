@@ -15,7 +15,7 @@ from tape_arith.arith.compare.captions import (
     source,
 )
 from tape_arith.arith.compare.labels import panel_labels
-from tape_arith.arith.compare.leaderboard import AGNOSTIC, SECTIONS, TOLD, by_rank, level, prior
+from tape_arith.arith.compare.leaderboard import ACROSS_TASKS, SECTIONS, by_rank, level, prior
 from tape_arith.arith.compare.lengths import trained_and_tested
 from tape_arith.arith.compare.selection import (
     ALL,
@@ -164,11 +164,9 @@ def _sections(
     by_title: dict[str, dict[str, Mapping[str, Panel]]] = {title: {} for title in SECTIONS}
     for name, by_task in cells.items():
         by_title[prior(next(iter(by_task.values())))][name] = by_task
-    # Those that are told the tested length are few: they are ranked with those that are not.
-    agnostic = {AGNOSTIC, TOLD}
     made = []
     for title, members in by_title.items():
-        rivals = agnostic if title in agnostic else {title}
+        rivals = ACROSS_TASKS if title in ACROSS_TASKS else (title,)
         ranks = _ranks({name: cells[name] for each in rivals for name in by_title[each]})
         lines = [Line(name, by_task, ranks[name], counted) for name, by_task in members.items()]
         made.append(Section(title, SECTIONS[title], sorted(lines, key=order)))

@@ -14,6 +14,8 @@ from tape_arith.arith.terminal import say
 _REFERENCES = ("rope", "tape")
 """The encodings against which every trained one is tested: planned, whatever the results."""
 AGNOSTIC, TOLD, _STRUCTURED = "Task-agnostic", "Told the tested length", "Task-structured"
+ACROSS_TASKS = (AGNOSTIC, TOLD)
+"""Sections whose encodings are ranked together across tasks: those told the length are few."""
 _UNKNOWN, _NOT_RANKED = "Of unknown kind", "Not ranked"
 SECTIONS: Mapping[str, str] = {
     AGNOSTIC: "",

@@ -2,7 +2,11 @@
 
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
+from math import isnan
 from typing import Any, NamedTuple
+
+import numpy as np
+import pandas as pd
 
 from tape_arith.arith.compare import captions
 from tape_arith.arith.compare.board import Ranking, Section
@@ -15,6 +19,7 @@ from tape_arith.arith.compare.columns import (
     numbers,
     panel_columns,
 )
+from tape_arith.arith.compare.leaderboard import ACROSS_TASKS
 from tape_arith.arith.compare.tables import floating, json_text, to_csv, to_markdown
 from tape_arith.arith.grids.axes import Region
 from tape_arith.arith.grids.panel import Panel
@@ -30,6 +35,8 @@ _ORDER = (
     "the tested length among the task-agnostic; equal means share a rank. It compares best what is "
     "scored in the same tasks; what is scored in fewer than half of them stands last."
 )
+_FEWEST_LEADING = 4
+"""Fewest encodings whose order is compared."""
 _COUNTS = "In brackets: the number of tasks that a mean rank is over."
 
 
@@ -72,6 +79,20 @@ class Line(NamedTuple):
         """Return the mean over the tasks that count and in which the encoding is scored."""
         ranks = self.counted_ranks
         return sum(ranks) / len(ranks) if ranks else None
+
+
+class RankCorrelation(NamedTuple):
+    """How far the order of encodings in a task is that in the first task: Spearman's rho.
+
+    leading  over the half that leads in the first task, which tells whether the order says more
+             than who is at the floor
+    """
+
+    task: str
+    all: float
+    encodings: int
+    leading: float
+    leading_encodings: int
 
 
 class Cell(NamedTuple):
@@ -180,6 +201,49 @@ class TaskTable(Ranking[Line]):
         parts = [f"{', '.join(tasks)} ({reason})" for reason, tasks in reasons.items() if reason]
         return f"Not in the mean rank: {'; '.join(parts)}." if parts else ""
 
+    @property
+    def rank_correlations(self) -> list[RankCorrelation]:
+        """Correlate each task that counts with the first one, if that counts.
+
+        Over the encodings without a prior of the task, as far as they are scored in both.
+        """
+        first, *others = self.tasks
+        lines = [
+            line
+            for section in self.sections
+            if section.title in ACROSS_TASKS
+            for line in section.rows
+            if self.tasks[0] in line.ranks
+        ]
+        result = []
+        for task in others:
+            pairs = sorted(
+                (line.ranks[first], line.ranks[task])
+                for line in lines
+                if task in line.ranks and {first, task} <= set(line.counted)
+            )
+            leading = pairs[: (len(pairs) + 1) // 2]
+            if len(leading) >= _FEWEST_LEADING:
+                rho, leading_rho = map(_spearman, (pairs, leading))
+                if not (isnan(rho) or isnan(leading_rho)):  # all alike
+                    result.append(RankCorrelation(task, rho, len(pairs), leading_rho, len(leading)))
+        return result
+
+    def _correlation_note(self) -> list[str]:
+        """Return the rank correlations as a sentence, if there are any."""
+        values = [
+            f"{each.task} {captions.signed(each.all, 2)} ({captions.signed(each.leading, 2)})"
+            for each in self.rank_correlations
+        ]
+        if not values:
+            return []
+        counts = {f"{each.encodings} ({each.leading_encodings})" for each in self.rank_correlations}
+        return [
+            f"Rank correlation (Spearman) with the order in {self.tasks[0]}, over the encodings "
+            "that are not task-structured, and in brackets over the half of them that leads there: "
+            f"{', '.join(values)}. Numbers of encodings: {', '.join(sorted(counts))}."
+        ]
+
     def notes(self) -> list[str]:
         """Return what a reader must know, in paragraphs."""
         ranges = any("\N{EN DASH}" in percent_of(panel, _SHOWN) for panel in self.panels)
@@ -192,9 +256,21 @@ class TaskTable(Ranking[Line]):
             f"Exact match out of distribution in percent, mean ± 95{NBSP}% interval over seeds "
             f"(Student{NBSP}t). {captions.RANGES if ranges else ''}".rstrip(),
             " ".join(filter(None, [_ORDER, self.uncounted, *signs])),
+            *self._correlation_note(),
             *(runs.source for runs in self.runs),
             *captions.left_out(self.left_out),
         ]
+
+
+def _spearman(pairs: Sequence[tuple[float, float]]) -> float:
+    """Compute Spearman's rank correlation, not a number if one side is all alike.
+
+    >>> _spearman([(1, 10), (2, 30), (3, 20)])
+    0.5
+    """
+    ranks = pd.DataFrame(pairs).rank().to_numpy()
+    with np.errstate(invalid="ignore"):
+        return float(np.corrcoef(ranks.T)[0, 1])
 
 
 def signs(panel: Panel) -> str:
@@ -214,6 +290,7 @@ def _to_json(table: TaskTable, columns: Sequence[str] = ()) -> str:
         "kind": "leaderboard across tasks",
         "tasks": [runs._asdict() for runs in table.runs],
         "rows": table.numbers(),
+        "rank_correlations": [each._asdict() for each in table.rank_correlations],
         "left_out": [{"runs": runs, "why": reason} for runs, reason in table.left_out],
         "notes": table.notes(),
     }

@@ -227,3 +227,29 @@ def test_words_are_of_what_is_shown(root: Path, tmp_path: Path) -> None:
     (runs,) = across_tasks(Selection(tmp_path)).runs
     assert runs.source.endswith("0, 2.")
     assert all("rope seed 1" in text for text in (output.out, output.err))
+
+
+def test_rank_correlations_over_all_and_over_the_leading_half(tmp_path: Path) -> None:
+    addition = {"rope": 5, "nope": 60, "fire": 50, "alibi": 40, "t5": 30, "cope": 20, "fox": 10}
+    addition |= {"rand-rope": 80, "abacus": 99}
+    copied = {"rope": 1, "nope": 30, "fire": 40, "alibi": 50, "t5": 20, "cope": 20, "fox": 2}
+    copied |= {"rand-rope": 10, "abacus": 98}
+    for preset, right in {"mini": addition, "mini-copy": copied}.items():
+        for name, share in right.items():
+            write(tmp_path, name, preset, 0, share)
+    for name in ("rope", "nope", "fire"):  # too few to lead
+        write(tmp_path, name, "mini-sort", 0, addition[name])
+    table = across_tasks(Selection(tmp_path))
+    ranked = [name for name in sorted(addition, key=addition.__getitem__) if name != "abacus"]
+    (found,) = table.rank_correlations
+    assert (found.task, found.encodings, found.leading_encodings) == ("copy", 8, 4)
+    for rho, names in ((found.all, ranked), (found.leading, ranked[4:])):
+        means = [[right[name] for name in names] for right in (addition, copied)]
+        assert rho == pytest.approx(stats.spearmanr(*means).statistic)
+    assert found.leading < 0 < found.all
+    note = f"copy +{found.all:.2f} (\N{MINUS SIGN}{-found.leading:.2f}). "
+    note += "Numbers of encodings: 8 (4)."
+    assert any("half of them that leads there: " + note in text for text in table.notes())
+    assert json.loads(done("tasks", "--runs", tmp_path, "--json").out)["rank_correlations"] == [
+        found._asdict()
+    ]
