@@ -195,6 +195,19 @@ def test_curves_are_lines_of_seeds_and_their_mean() -> None:
     assert learnt["values"][2] == [0.0, 0.0, 1.0, 1.0, 1.0]
 
 
+def test_exact_match_by_length_of_seeds_and_their_mean() -> None:
+    grids = [grid("fire", seed) for seed in (0, 1)]
+    numbers = content(report(grids, logs=[*logs("fire", 2), *logs("unscored")]))
+    fire, unscored = numbers["curves"]
+    assert "by_length" not in unscored
+    longer = np.maximum(*np.indices(grids[0].exact.shape)) + 1
+    for one, drawn in zip(grids, fire["by_length"]["seeds"], strict=True):
+        shares = {n: (one.exact / one.total)[longer == n].mean() for n in np.unique(longer)}
+        assert dict(drawn) == pytest.approx(shares, abs=5e-4)
+    means = np.mean([[share for _, share in seed] for seed in fire["by_length"]["seeds"]], axis=0)
+    assert [share for _, share in fire["by_length"]["mean"]] == pytest.approx(means, abs=5e-4)
+
+
 def test_references_and_those_that_go_furthest_are_drawn_at_first() -> None:
     runs = [(name, 0, [line(1)]) for name in [f"pe{n}" for n in range(6)] + ["rope"]]
     made = report([grid("fire")], logs=runs)

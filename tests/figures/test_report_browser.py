@@ -162,8 +162,14 @@ def check_curves_and_themes(page: Browser) -> None:
     page.press("Home", "ArrowRight")
     # 100 / step + seed, mean over the seeds 0, 1, 2.
     assert readout(page)[0] == "step 200" and "fire: 1.50" in readout(page)
+    by_length = "document.querySelectorAll('[data-of=by_length] path.seed').length"
+    assert page.evaluate(by_length) == 7
+    page.evaluate("document.querySelector('[data-of=by_length] svg').focus()")
+    page.press("Home", "ArrowRight")
+    assert readout(page)[0] == "2 digits of the longer operand"
+    assert "fire: 100.0 %" in readout(page)
     page.click("#shown label:first-child input")
-    assert page.evaluate(paths) < 7
+    assert page.evaluate(paths) < 7 > page.evaluate(by_length)
     cells = "[...document.querySelectorAll('#learning rect')].map((it) => it.getAttribute('fill'))"
     shares = [float(step >= 100 * n) for n in range(1, 7) for step in range(100, 600, 100)]
     viridis = mpl.colormaps["viridis"]

@@ -5,7 +5,7 @@ entry i N + j. A grid of one axis has M = 1: its script draws a line over length
 """
 
 import base64
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from itertools import combinations
 from typing import Any
 
@@ -76,7 +76,7 @@ def content(report: Report) -> dict[str, Any]:
         },
         "encodings": encodings,
         "pairs": {key: _pairs(shown) for key, shown in chosen.items()},
-        **_curves(report.curves, report.board),
+        **_curves(report.curves, report.board, panels),
     }
 
 
@@ -133,12 +133,15 @@ def _colours(colormap: mpl.colors.Colormap) -> str:
     return "".join(mpl.colors.to_hex(colour)[1:] for colour in colormap(np.linspace(0, 1, 256)))
 
 
-def _curves(rows: pd.DataFrame, board: Board) -> dict[str, list[dict[str, Any]]]:
-    """Return what the charts over training draw of each encoding.
+def _curves(
+    rows: pd.DataFrame, board: Board, panels: Sequence[Panel]
+) -> dict[str, list[dict[str, Any]]]:
+    """Return what the charts over lengths and over training draw of each encoding.
 
     `curves` has its seeds and their mean, at up to 200 steps. `lengths` has exact match by length,
     the mean over seeds, with a row per length and a column per step, at up to 60 steps.
     """
+    scored = {panel.name: panel for panel in panels}
     curves = by_seed(rows)
     lines, learning = [], []
     encodings = list(rows.encoding.unique())
@@ -151,6 +154,8 @@ def _curves(rows: pd.DataFrame, board: Board) -> dict[str, list[dict[str, Any]]]
                 "seeds": [_points(seeds[seed]) for seed in seeds if len(seeds)],
                 "mean": _points(seeds.mean(axis=1)),
             }
+        if encoding in scored:
+            drawn["by_length"] = _by_length(scored[encoding])
         name, dash = board.label(encoding), " ".join(f"{_PEN * each:g}" for each in look.dashes)
         lines.append(
             {
@@ -175,6 +180,15 @@ def _curves(rows: pd.DataFrame, board: Board) -> dict[str, list[dict[str, Any]]]
                 }
             )
     return {"curves": lines, "lengths": learning}
+
+
+def _by_length(panel: Panel) -> dict[str, Any]:
+    """Return exact match by length after training: of each seed, and their mean."""
+    seeds = pd.DataFrame(panel.seeds_by_length()).T
+    return {
+        "seeds": [_points(seeds[place]) for place in seeds],
+        "mean": _points(seeds.mean(axis=1)),
+    }
 
 
 def _thinned(table: pd.DataFrame, most: int) -> pd.DataFrame:

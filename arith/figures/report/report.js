@@ -165,7 +165,7 @@ function aboutCell(encoding, at) {
   const cells = encoding.choices[choice];
   if (!cells) return [encoding.name, `there is no seed ${choice}`];
   const exact = cells.exact[at], total = cells.total;
-  const lines = [`${exact} of ${total} exact: ${percent(exact / total)}`, `95 % interval ${report.intervals[total][exact]} (Wilson, these runs only)`];
+  const lines = [`${exact} of ${total} exact: ${percent(exact / total)}`, `95 % interval ${report.intervals[total][exact]} (Wilson, over problems)`];
   const each = cells.seeds.map((seed) => encoding.choices[seed]);
   if (each.length > 1) lines.push(`seeds ${cells.seeds.join(", ")}: ${each.map((one) => `${one.exact[at]}/${one.total}`).join(", ")}`);
   return [encoding.name, ...lines];
@@ -228,17 +228,18 @@ function aboutDifference(at) {
   if (!first) return [name, ...lines];
   const counts = [[first, a], [second, b]].map(([encoding, cells]) => `${encoding.name}: ${cells.exact[at]} of ${cells.total}`);
   return [name, `${signed(points(at))} points`, counts.join("; "),
-    `${significant(at) ? "significant" : "not significant"} (false discovery rate 5 %, these runs only)`];
+    `${significant(at) ? "significant" : "not significant"} (false discovery rate 5 %, over problems)`];
 }
 
-// ---- charts over training steps ----
+// ---- charts over training steps, and over lengths ----
 
-// An empty chart with marks at some steps; x(step) is in pixels, reading(step) the lines to show.
-function chart(box, { width, height, caption, steps, marks, x, reading }) {
+// An empty chart with marks at some steps, or numbers of another axis; x(step) is in pixels,
+// reading(step) the lines to show.
+function chart(box, { width, height, caption, axis = "step", steps, marks, x, reading }) {
   const svg = draw("svg", { class: "curves", viewBox: `0 0 ${width} ${height}`, tabindex: "0", role: "application",
-    "aria-roledescription": "chart", "aria-label": `${caption}. Arrow keys move over steps.` });
+    "aria-roledescription": "chart", "aria-label": `${caption}. Arrow keys move along it.` });
   box.replaceChildren(svg);
-  svg.append(draw("text", { x: (EDGE.left + width) / 2, y: height - 4, "text-anchor": "middle" }, "step"));
+  svg.append(draw("text", { x: (EDGE.left + width) / 2, y: height - 4, "text-anchor": "middle" }, axis));
   for (const step of marks) {
     svg.append(draw("text", { x: x(step), y: height - EDGE.bottom + 17, "text-anchor": "middle" }, step.toLocaleString("en")));
   }
@@ -253,7 +254,7 @@ function chart(box, { width, height, caption, steps, marks, x, reading }) {
   const show = ([next]) => {
     place = next;
     svg.append(fill(cursor, { x1: x(steps[place]), x2: x(steps[place]) }, []));
-    showReadout([`step ${steps[place].toLocaleString("en")}`, ...reading(steps[place])], cursor.getBoundingClientRect());
+    showReadout([axis === "step" ? `step ${steps[place].toLocaleString("en")}` : `${steps[place]} ${axis}`, ...reading(steps[place])], cursor.getBoundingClientRect());
   };
   const hide = () => {
     cursor.remove();
@@ -287,10 +288,11 @@ function roundSteps(last) {
 
 // Thin lines are seeds, the thick one is their mean.
 function drawCurves(box, shown) {
-  const lines = shown.map((one) => ({ ...one, ...one[box.dataset.of] })).filter((one) => one.seeds.length);
+  const lines = shown.map((one) => ({ seeds: [], ...one, ...one[box.dataset.of] })).filter((one) => one.seeds.length);
   const title = box.previousElementSibling.textContent, names = lines.map((one) => one.encoding).join(", ");
   const points = lines.flatMap((one) => one.seeds.flat());
   const width = Math.max(box.clientWidth, 280), height = Math.round(Math.min(320, 120 + width / 3));
+  const { axis = "step", trained } = box.dataset;
   const log = box.dataset.scale === "log", positive = ([, value]) => !log || value > 0;
   const last = Math.max(1, ...points.map(([step]) => step));
   const values = points.filter(positive).map(([, value]) => value);
@@ -302,8 +304,8 @@ function drawCurves(box, shown) {
   const reading = (step) => lines.map((one) => [one.encoding, one.mean.find(([at]) => at === step)])
     .filter(([, point]) => point).map(([name, point]) => `${name}: ${log ? point[1].toPrecision(3) : percent(point[1])}`);
   const steps = [...new Set(lines.flatMap((one) => one.mean.map(([step]) => step)))].sort((a, b) => a - b);
-  const caption = `${title}, over steps: ${names || "nothing chosen"}`;
-  const svg = chart(box, { width, height, caption, steps, marks: points.length ? roundSteps(last) : [], x, reading });
+  const caption = `${title}${axis === "step" ? ", over steps" : ""}: ${names || "nothing chosen"}`;
+  const svg = chart(box, { width, height, caption, axis, steps, marks: points.length ? roundSteps(last) : [], x, reading });
   if (!points.length) {
     svg.append(draw("text", { x: 12, y: 30 }, "Nothing is drawn: no encoding is chosen, or none has such a log."));
     return;
@@ -311,6 +313,10 @@ function drawCurves(box, shown) {
   for (const mark of marks) {
     svg.append(draw("line", { x1: EDGE.left, x2: width - EDGE.right, y1: y(mark), y2: y(mark), class: "rule" }));
     svg.append(draw("text", { x: EDGE.left - 7, y: y(mark), dy: "0.35em", "text-anchor": "end" }, log ? shortNumber(mark) : `${100 * mark} %`));
+  }
+  if (trained) {
+    const border = x(Number(trained) + 0.5);
+    svg.append(draw("line", { x1: border, x2: border, y1: EDGE.top, y2: height - EDGE.bottom, class: "cursor" }));
   }
   const path = (line) => line.filter(positive).map(([step, value], place) => `${place ? "L" : "M"}${x(step).toFixed(1)} ${y(value).toFixed(1)}`).join("");
   for (const one of lines) {
