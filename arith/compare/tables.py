@@ -20,6 +20,7 @@ from tape_arith.arith.compare.columns import (
     texts,
     with_something_known,
 )
+from tape_arith.arith.compare.conclusion import conclusion
 from tape_arith.arith.compare.effects import LEVEL
 from tape_arith.arith.errors import UsageError
 
@@ -307,6 +308,7 @@ def _board_to_json(board: Board, columns: Sequence[str] = ()) -> str:
         "references": board.references,
         "tests": board.num_tests,
         "level": LEVEL,
+        "conclusion": conclusion(board),
         "contrasts": [contrast.content() for contrast in board.contrasts],
         "sections": [
             {"title": title, "why": reason, "rows": list(map(content, rows))}

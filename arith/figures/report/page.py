@@ -13,6 +13,7 @@ from jinja2 import Environment, StrictUndefined
 
 from tape_arith.arith.compare import captions
 from tape_arith.arith.compare.columns import choose, with_something_known
+from tape_arith.arith.compare.conclusion import conclusion
 from tape_arith.arith.compare.lengths import (
     axis_label,
     cell,
@@ -73,6 +74,7 @@ def page(report: Report) -> str:
         numbers=numbers,
         report=report,
         version=version_and_commit(),
+        conclusion=conclusion(report.board),
         first=first,
         evaluation=first.first.evaluation,
         problems=captions.SPLIT_WORDS.get(first.first.split, first.first.split)
