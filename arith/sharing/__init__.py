@@ -1,0 +1,1 @@
+"""Send results to others, and check what others send."""

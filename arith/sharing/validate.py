@@ -1,0 +1,114 @@
+"""Check that results are what they say, without their weights. Never imports torch or runs code.
+
+What a file says twice must agree, counts must be possible, and the problems are generated again for
+their hash. Whether the counts are true only scoring again can tell.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+
+from tape_arith.arith.data.bucket import Bucket
+from tape_arith.arith.errors import Failure, UsageError
+from tape_arith.arith.grids.axes import scored_axes
+from tape_arith.arith.grids.facts import Evaluation
+from tape_arith.arith.grids.grid import Grid
+from tape_arith.arith.registry.names import task_location
+from tape_arith.arith.runs.find import find_runs
+from tape_arith.arith.runs.record import RunRecord
+from tape_arith.arith.runs.run import Run
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """What is known of a run's files.
+
+    run       its folder, below that of all runs
+    faults    what is wrong; empty if the run is valid
+    checked   a line for each grid: its means, computed from its counts
+    notes     what could not be checked, and why
+    """
+
+    run: str
+    faults: tuple[str, ...]
+    checked: tuple[str, ...] = ()
+    notes: tuple[str, ...] = ()
+
+
+def validate(root: Path) -> list[Verdict]:
+    """Check each run below `root`. Raises UsageError if there is none."""
+    runs = find_runs(root)
+    if not runs:
+        raise UsageError(f"no run in {root}: `tape-arith list` shows where runs are")
+    return [_verdict(run, run.path.relative_to(root).as_posix()) for run in runs]
+
+
+def _verdict(run: Run, name: str) -> Verdict:
+    try:
+        record = run.record()
+    except Failure as error:
+        return Verdict(name, (_of(run, error),))
+    faults, checked, notes = list[str](), list[str](), list(_unknown(record))
+    try:
+        run.metrics()
+    except Failure as error:
+        faults.append(_of(run, error))
+    for file in [*run.grid_files(), *sorted(run.path.glob("at-*-steps/grid*.json"))]:
+        try:
+            grid = Grid.load(file)
+        except Failure as error:
+            faults.append(_of(run, error))
+            continue
+        found = list(_contradictions(grid, record, earlier=file.parent != run.path))
+        faults += [f"{file.name}: {fault}" for fault in found]
+        checked += [] if found else [grid.summary()]
+    if not checked and not faults:
+        notes.append("it is not scored")
+    return Verdict(name, tuple(faults), tuple(checked), tuple(notes))
+
+
+def _of(run: Run, error: Failure) -> str:
+    """Return an error with the file's name alone: the folder may be a temporary one."""
+    return str(error).replace(f"{run.path}/", "")
+
+
+def _unknown(record: RunRecord) -> Iterator[str]:
+    """Say what of a run cannot be checked here."""
+    if not _generates(record.config.task):
+        yield f"the problems of {record.config.task} are not made again: its code is not ours"
+    if record.sources:
+        hashes = ", ".join(f"{part} {sha256[:12]}" for part, sha256 in record.sources.items())
+        yield f"trained with files that are not built in (SHA-256 {hashes})"
+
+
+def _contradictions(grid: Grid, record: RunRecord, *, earlier: bool) -> Iterator[str]:
+    """Say where a grid contradicts its run, or what its run's settings give."""
+    named = {"encoding": record.encoding, "seed": record.seed, "preset": record.preset}
+    for key, value in named.items():
+        if getattr(grid, key) != value:
+            yield f"it is of {key} {getattr(grid, key)}, its run of {value}"
+    if not earlier and grid.budget != record.budget:
+        yield "it is of another budget or other settings than its run"
+    if not _generates(record.config.task):
+        return
+    bucket = record.config.evaluation_bucket(grid.split, grid.max_digits)
+    if grid.evaluation.version != bucket.version:
+        yield f"its task has version {grid.evaluation.version}, here it has {bucket.version}"
+    elif grid.evaluation != _evaluation(bucket, grid.evaluation.problems_per_cell):
+        yield "its problems are not those that its settings give"
+    if grid.axes != scored_axes(record.config.bucket(record.seed), bucket):
+        yield "its lengths are not those that its run was trained and tested on"
+
+
+def _generates(task: str) -> bool:
+    """Tell whether this version can make the problems of a task without running others' code."""
+    try:
+        return task_location(task).is_builtin
+    except UsageError:
+        return False
+
+
+@cache
+def _evaluation(bucket: Bucket, problems_per_cell: int) -> Evaluation:
+    return Evaluation.of(bucket, problems_per_cell)
