@@ -23,10 +23,13 @@ if TYPE_CHECKING:
 
     from tape_arith.arith.studies.study import Study
 
+Folders = str | Path | Sequence[str | Path]
+"""A folder of runs, or several, such as one's own and another lab's; the first gets figures."""
+
 
 @checked
 def load_grids(
-    runs: str | Path = "runs",
+    runs: Folders = "runs",
     pe: str | Sequence[str] = ALL,
     *,
     preset: str | None = None,
@@ -43,7 +46,7 @@ def load_grids(
     scored = {grid.name for grid in grids}
     missing = [name for name in selection.wanted if name not in scored]
     if missing or not grids:
-        place = f"{runs}{selection.evaluation_set}"
+        place = f"{', '.join(map(str, selection.roots))}{selection.evaluation_set}"
         raise UsageError(f"no scored run of {', '.join(missing) or ALL} in {place}")
     return pd.concat([grid.to_frame() for grid in grids], ignore_index=True)
 
@@ -52,7 +55,7 @@ def load_grids(
 def heatmap(
     pe: str | Sequence[str] | Sequence[Grid] = ALL,
     *,
-    runs: str | Path = "runs",
+    runs: Folders = "runs",
     preset: str | None = None,
     split: str = EVALUATION,
     max_digits: AtLeastOne | None = None,
@@ -100,7 +103,7 @@ def heatmap(
 
 @checked
 def leaderboard(
-    runs: str | Path = "runs",
+    runs: Folders = "runs",
     pe: str | Sequence[str] = ALL,
     *,
     preset: str | None = None,
@@ -125,7 +128,7 @@ def tasks(
     names: str | Sequence[str] = ALL,
     pe: str | Sequence[str] = ALL,
     *,
-    runs: str | Path = "runs",
+    runs: Folders = "runs",
     split: str = EVALUATION,
     max_digits: AtLeastOne | None = None,
 ) -> pd.DataFrame:
@@ -139,7 +142,7 @@ def tasks(
 
 @checked
 def curves(
-    pe: str | Sequence[str] = ALL, *, runs: str | Path = "runs", preset: str | None = None
+    pe: str | Sequence[str] = ALL, *, runs: Folders = "runs", preset: str | None = None
 ) -> pd.DataFrame:
     """Return the numbers of training and of its small grids, one row each (`Curves.rows`)."""
     from tape_arith.arith.compare.curves import study
@@ -151,7 +154,7 @@ def curves(
 def report(
     pe: str | Sequence[str] = ALL,
     *,
-    runs: str | Path = "runs",
+    runs: Folders = "runs",
     preset: str | None = None,
     split: str = EVALUATION,
     max_digits: AtLeastOne | None = None,
@@ -168,7 +171,7 @@ def report(
         raise UsageError(f"cannot write {path.name}: a report's name ends in .html")
     selection = select(runs, pe, preset, split, max_digits)
     content = collect(selection, costs=costs)
-    folder = preset_folder(Path(runs), content.board.preset)
+    folder = preset_folder(selection.root, content.board.preset)
     path = path or folder / f"report{selection.evaluation_set.name}.html"
     write(content, path)
     return path
@@ -207,7 +210,7 @@ def study(
 
 
 def select(
-    runs: str | Path,
+    runs: Folders,
     pe: str | Sequence[object] = ALL,
     preset: str | None = None,
     split: str = EVALUATION,
@@ -216,7 +219,9 @@ def select(
 ) -> Selection:
     """Return the selected runs. Raises UsageError for an unknown preset or split."""
     evaluation_set = EvaluationSet(known_split(split), max_digits)
-    return Selection(Path(runs), _joined(pe), known_preset(preset), task, evaluation_set)
+    root, *others = map(Path, [runs] if isinstance(runs, str | Path) else runs)
+    names, preset = _joined(pe), known_preset(preset)
+    return Selection(root, names, preset, task, evaluation_set, tuple(others))
 
 
 def _joined(pe: str | Sequence[object]) -> str:

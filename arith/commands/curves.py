@@ -1,7 +1,5 @@
 """`tape-arith curves`: draw the learning curves of runs."""
 
-from pathlib import Path
-
 from tape_arith.arith.commands import option
 
 EXAMPLE = "tape-arith curves --pe rope,tape --preset mini"
@@ -10,7 +8,7 @@ EXAMPLE = "tape-arith curves --pe rope,tape --preset mini"
 def command(
     pe: option.Encodings,
     preset: option.Preset = None,
-    runs: option.Runs = Path("runs"),
+    runs: option.ComparedRuns = option.OWN_RUNS,
     figure: option.MadeFigure = None,
     label: option.Labels = None,
     width: option.Width = None,
@@ -29,7 +27,7 @@ def command(
     from tape_arith.arith.figures.style import save
 
     content = curves.study(select(runs, pe, preset))
-    path = figure or (None if as_json else curves.figure_path(runs, content))
+    path = figure or (None if as_json else curves.figure_path(runs[0], content))
     if path is not None:
         names = labels.display_names(content.seeds, labels.read_labels(label), content.recorded)
         drawn = compose(content, labels=names, width=width, columns=columns, caption=not no_caption)

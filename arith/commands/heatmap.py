@@ -1,6 +1,5 @@
 """`tape-arith heatmap`: draw grids side by side."""
 
-from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -26,7 +25,7 @@ def command(
     max_digits: option.MaxDigits = None,
     seed: option.Seed = None,
     sort: _Sort = False,
-    runs: option.Runs = Path("runs"),
+    runs: option.ComparedRuns = option.OWN_RUNS,
     figure: option.MadeFigure = None,
     label: option.Labels = None,
     width: option.Width = None,

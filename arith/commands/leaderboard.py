@@ -1,7 +1,6 @@
 """`tape-arith leaderboard`: rank the scored encodings of a preset."""
 
 from functools import partial
-from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -27,7 +26,7 @@ def command(
     split: option.Split = "evaluation",
     max_digits: option.MaxDigits = None,
     task: option.TaskName = None,
-    runs: option.Runs = Path("runs"),
+    runs: option.ComparedRuns = option.OWN_RUNS,
     format: table_output.Format = None,
     as_csv: option.AsCsv = False,
     as_json: option.AsJson = False,

@@ -144,6 +144,13 @@ Seed = Annotated[
     ),
 ]
 Runs = Annotated[Path, typer.Option("--runs", file_okay=False, help="The folder of runs.")]
+ComparedRuns = Annotated[
+    list[Path],
+    typer.Option(
+        "--runs", file_okay=False, help="The folder of runs; given twice, of two labs, together."
+    ),
+]
+OWN_RUNS = [Path("runs")]
 MadeRuns = Annotated[
     Path, typer.Option("--runs", "--out", file_okay=False, help="The folder of runs.")
 ]

@@ -23,7 +23,7 @@ def command(
     preset: option.Preset = None,
     split: option.Split = "evaluation",
     max_digits: option.MaxDigits = None,
-    runs: option.Runs = Path("runs"),
+    runs: option.ComparedRuns = option.OWN_RUNS,
     out: _Out = None,
     costs: option.Costs = False,
 ) -> None:

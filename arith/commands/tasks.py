@@ -1,7 +1,6 @@
 """`tape-arith tasks`: compare encodings across tasks."""
 
 from functools import partial
-from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -23,7 +22,7 @@ def command(
     pe: option.Encodings = "all",
     split: option.Split = "evaluation",
     max_digits: option.MaxDigits = None,
-    runs: option.Runs = Path("runs"),
+    runs: option.ComparedRuns = option.OWN_RUNS,
     format: table_output.Format = None,
     as_csv: option.AsCsv = False,
     as_json: option.AsJson = False,

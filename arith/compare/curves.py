@@ -98,7 +98,7 @@ def study(selection: Selection) -> Curves:
             state.run.precision(),
             _small_grid_lengths(state),
         )
-        for (preset, name, seed), state in read_states(selection.root).items()
+        for (preset, name, seed), state in read_states(selection.roots).items()
         if selection.preset in (None, preset) and (not wanted or name in wanted)
     ]
     runs.sort(key=lambda run: run.precision is None)

@@ -104,7 +104,7 @@ def build_board(
 
     planned  pairs of names that are tested among themselves, decided before the results
     """
-    runs = read_states(selection.root)
+    runs = read_states(selection.roots)
     panels, excluded = selection.panels(runs)
     board = board_of(panels, runs, excluded, costs=costs, planned=planned)
     return board.only(selection.wanted) if selection.named else board

@@ -70,7 +70,7 @@ class Selection:
     """The scored runs that a comparison asks for."""
 
     root: Path
-    """The folder of runs."""
+    """The folder of runs, in which what is made has its default place."""
     names: str = ALL
     """Encodings with commas, or ALL."""
     preset: str | None = None
@@ -78,6 +78,13 @@ class Selection:
     task: str | None = None
     """Only runs of this task count; None: of any task."""
     evaluation_set: EvaluationSet = DEFAULT_SET
+    others: tuple[Path, ...] = ()
+    """Further folders of runs, such as those of another lab; of a run in two the first counts."""
+
+    @property
+    def roots(self) -> tuple[Path, ...]:
+        """Return all folders of runs."""
+        return self.root, *self.others
 
     @cached_property
     def named(self) -> list[Name]:
@@ -96,7 +103,7 @@ class Selection:
             return parse(text)
         except UsageError:
             name = parse_or_split(text)
-            if not find_runs(self.root, self.preset, name.encoding):
+            if not find_runs(self.roots, self.preset, name.encoding):
                 raise
             return name
 
@@ -112,7 +119,7 @@ class Selection:
         """
         named = None if of_all else self.named or None
         return find_grids(
-            self.root, self.preset, named, self.evaluation_set, name_corrupt=name_corrupt
+            self.roots, self.preset, named, self.evaluation_set, name_corrupt=name_corrupt
         )
 
     def panels(
@@ -140,7 +147,7 @@ class Selection:
             scored = set(map(key, every_grid))
             unscored = [
                 (name, seed)
-                for preset, name, seed in (read_states(self.root) if runs is None else runs)
+                for preset, name, seed in (read_states(self.roots) if runs is None else runs)
                 if preset == shown[0].preset and (preset, name, seed) not in scored
             ]
             if unscored:
@@ -309,10 +316,10 @@ class TolerantState(RunState):
         return or_default(self.run.metrics, [])
 
 
-def read_states(root: Path) -> dict[Key, TolerantState]:
-    """Return the runs below `root` by the key in their run.json, also of unknown encodings."""
+def read_states(roots: Path | Sequence[Path]) -> dict[Key, TolerantState]:
+    """Return the runs below `roots` by the key in their run.json, also of unknown encodings."""
     states: dict[Key, TolerantState] = {}
-    for run in find_runs(root):
+    for run in find_runs(roots):
         state = TolerantState(run)
         try:
             record = state.record

@@ -36,21 +36,29 @@ def existing_run(path: Path) -> Run:
 
 
 def find_runs(
-    root: Path,
+    roots: Path | Sequence[Path],
     preset: str | None = None,
     encoding: Encoding | None = None,
     seed: int | None = None,
 ) -> list[Run]:
-    """Return the runs below `root`, sorted by path: all, or those of a preset, encoding or seed.
+    """Return the runs below `roots`, sorted by path: all, or those of a preset, encoding or seed.
 
-    Among them are those whose record cannot be read. A folder that cannot be listed is named on
-    stderr.
+    Of a run that several folders hold, the first counts. Among them are those whose record cannot
+    be read. A folder that cannot be listed is named on stderr.
     """
     parts = ["*" if part is None else slug(str(part)) for part in (preset, encoding)]
-    folders = [root]
-    for pattern in (*parts, f"seed-{'*' if seed is None else seed}"):
-        folders = [match for folder in folders for match in _matching(folder, pattern)]
-    return [Run(folder) for folder in sorted(folders) if _has_record(folder)]
+    found: dict[Path, Run] = {}
+    for root in _each(roots):
+        folders = [root]
+        for pattern in (*parts, f"seed-{'*' if seed is None else seed}"):
+            folders = [match for folder in folders for match in _matching(folder, pattern)]
+        for folder in filter(_has_record, sorted(folders)):
+            found.setdefault(folder.relative_to(root), Run(folder))
+    return list(found.values())
+
+
+def _each(roots: Path | Sequence[Path]) -> Sequence[Path]:
+    return [roots] if isinstance(roots, Path) else roots
 
 
 def _matching(folder: Path, pattern: str) -> list[Path]:
@@ -76,17 +84,18 @@ def _has_record(folder: Path) -> bool:
 
 
 def find_grids(
-    root: Path,
+    roots: Path | Sequence[Path],
     preset: str | None = None,
     names: Sequence[Name] | None = None,
     evaluation_set: EvaluationSet = DEFAULT_SET,
     *,
     name_corrupt: bool = True,
 ) -> list[Grid]:
-    """Return the grids below `root` on `evaluation_set`: all, or those of `names`.
+    """Return the grids below `roots` on `evaluation_set`: all, or those of `names`.
 
-    A corrupt grid is named on stderr and left out. With `names`, runs of other encodings are not
-    read. Raises UsageError as `check_one_source` does.
+    A corrupt grid is named on stderr and left out, as is a run that an earlier folder holds too.
+    With `names`, runs of other encodings are not read. Raises UsageError as `check_one_source`
+    does.
 
     name_corrupt  whether to name each run.json that cannot be read on stderr; its grids count
     """
@@ -94,8 +103,13 @@ def find_grids(
     wanted = None if names is None else set(map(str, names))
     result = []
     patterns = [f"{slug(preset) if preset else '*'}/{each}/seed-*" for each in dict.fromkeys(slugs)]
-    runs = [Run(path) for pattern in patterns for path in sorted(root.glob(pattern))]
-    states = [run.state() for run in runs]
+    runs: dict[Path, Run] = {}
+    for root in _each(roots):
+        for path in (path for pattern in patterns for path in sorted(root.glob(pattern))):
+            run = runs.setdefault(path.relative_to(root), Run(path))
+            if run.path != path:
+                say(f"note: left out: {path}: the same run as {run.path}; another seed would add")
+    states = [run.state() for run in runs.values()]
     check_one_source(states)
     for state in states:
         every = state.run.grids().values()
@@ -139,13 +153,14 @@ def check_one_source(states: Sequence[RunState]) -> None:
     Otherwise their seeds would be averaged as if they had one encoding. All runs of a preset must
     also have the same file of its task.
     """
-    first: dict[Path, tuple[Run, dict[str, str]]] = {}
+    first: dict[tuple[str, ...], tuple[Run, dict[str, str]]] = {}
     for state in states:
         run = state.run
         with suppress(Failure):  # reported by whoever reads the record
             sources = state.record.sources
             tasks = {part: sha256 for part, sha256 in sources.items() if part.startswith(TASK)}
-            for alike, own in ((run.path.parent, sources), (run.path.parent.parent, tasks)):
+            preset, encoding = run.path.parent.parent.name, run.path.parent.name
+            for alike, own in (((preset, encoding), sources), ((preset,), tasks)):
                 other, other_own = first.setdefault(alike, (run, own))
                 if own != other_own:
                     raise UsageError(

@@ -8,6 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+import tape_arith
 from tape_arith.arith.compare.captions import footnote
 from tape_arith.arith.compare.leaderboard import sort_panels
 from tape_arith.arith.compare.selection import Selection
@@ -174,3 +175,27 @@ def test_names_in_their_order_or_sorted(comparison: Path) -> None:
 def test_nothing_out_of_distribution(here: Path) -> None:
     text = done("train", "--pe", "rope", *settings(tested_digits=2)).out
     assert "to 2 digits" in text and "not scored" not in text
+
+
+def test_several_folders_are_one(comparison: Path) -> None:
+    (theirs := Path("theirs/mini/rope")).mkdir(parents=True)
+    shutil.copytree(RUNS / "mini/rope/seed-0", theirs / "seed-0")
+    (RUNS / "mini/rope/seed-1").rename(theirs / "seed-1")
+    (RUNS / "mini/tape").rename("theirs/mini/tape")
+    both = ("--runs", "runs", "--runs", "theirs")
+    frame = tape_arith.leaderboard(runs=["runs", Path("theirs")])
+    seeds = dict(zip(frame.encoding, map(list, frame.seeds), strict=True))
+    assert seeds == {"rope": [0, 1], "fire": [0, 1], "tape+yarn": [0, 1]}
+    twice = "left out: theirs/mini/rope/seed-0: the same run as runs/mini/rope/seed-0"
+    for command in ("leaderboard", "tasks", "report", "heatmap --pe rope,tape+yarn"):
+        result = done(*command.split(), *both)
+        assert result.err.count("left out") == 1 and twice in result.err, command
+    assert Path("runs/mini/report.html").exists() and not list(Path("theirs/mini").glob("*.*"))
+    done("curves", "--pe", "rope,tape", *both)
+    steps = tape_arith.curves("rope,tape", runs=("runs", "theirs"))
+    assert {*zip(steps.encoding, steps.seed, strict=True)} == {
+        (name, seed) for name in ("rope", "tape") for seed in (0, 1)
+    }
+    assert "is given twice" in refused("list", *both)
+    edit(theirs / "seed-1/run.json", sources={"rope": "a" * 64})
+    assert "different versions of rope" in refused("leaderboard", *both, after=True)
