@@ -20,6 +20,7 @@ import pytest
 import tape_arith
 from tape_arith import models
 from tape_arith.arith.commands.option import complete_encoding
+from tape_arith.arith.contracts.examples import decoder_for
 from tape_arith.arith.registry import locate as locate_module
 from tape_arith.arith.registry.locate import _installed, locate
 from tape_arith.arith.registry.names import parse
@@ -372,3 +373,14 @@ def test_the_readme_s_example(here: Path) -> None:
     done("train", "--pe", "mine.py:Mine:slope=0.5", *settings(steps=2))
     Path("twin.py").write_text(script)
     runpy.run_path("twin.py")
+
+
+def test_the_readme_s_pattern_of_layers(here: Path) -> None:
+    text = locate_module.folder("encoding").joinpath("README.md").read_text(encoding="utf-8")
+    (block,) = re.findall(r"^```python\n(.*?)^```$", text, flags=re.M | re.S)
+    Path("early.py").write_text(block)
+    assert json.loads(done("check", "early.py:EarlyALiBi", "--json").out)["holds"]
+    layers = decoder_for("early.py:EarlyALiBi", num_layers=4).pe.layers
+    assert [type(layer).__name__ for layer in layers] == 2 * ["AdditiveBiasLayer"] + 2 * [
+        "PositionalLayer"
+    ]

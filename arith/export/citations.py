@@ -29,7 +29,7 @@ _SUITE = {
 
 @cache
 def entries() -> dict[str, str]:
-    """Return the entries of papers.bib by arXiv number, or OpenReview's."""
+    """Return the entries of papers.bib by arXiv number, OpenReview's, or address."""
     texts = re.findall(r"^@.*?^}\n", _PAPERS.read_text("utf-8"), re.MULTILINE | re.DOTALL)
     return {re.findall(r"^  eprint +=\s*{(.*)},$", text, re.MULTILINE)[0]: text for text in texts}
 
@@ -73,7 +73,7 @@ def _encodings(encoding: Encoding) -> list[str]:
 
 
 def papers(text: str) -> list[str]:
-    """Return the arXiv or OpenReview numbers in `text`, and the text of unknown papers.
+    """Return the keys of entries in `text`, such as arXiv numbers, and the text of unknown papers.
 
     >>> papers("Li et al. 2023, arXiv 2310.04418; Somebody 1999, a book")
     ['2310.04418', 'Somebody 1999, a book']

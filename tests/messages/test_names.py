@@ -74,6 +74,13 @@ REFUSED = {
     ),
     "rope+ntk-dynamic:factor=0.5": "ntk-dynamic: factor must be 1 or more, not 0.5",
     "rope:base=1": "base must be more than 1, not 1",
+    "hybrid:period=1": "hybrid: period must be 2 or more, not 1",
+    "hybrid:offset=2": "hybrid: offset must be from 0 to 1 for period=2, not 2",
+    "hybrid:period=8": "hybrid: period must be at most the number of layers, 2, not 8",
+    "repo+yarn": (
+        "'yarn' cannot act on RePo here: most of its layers compute their indices, which need not "
+        "grow with the length"
+    ),
     "rand-rope+redraw:draw=0": "redraw: draw must be from 1 to 4294967295, not 0",
     # What scales or draws indices, where that does nothing.
     "aug-nope": (

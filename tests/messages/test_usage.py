@@ -179,8 +179,8 @@ SENTENCES = {
     ),
     # Names.
     "train --pe rotary": (
-        "unknown encoding 'rotary': did you mean 'p-rope' or 'pope' or 'rope' or 'rope-partial' "
-        "or 'xpos'? Known: ..."
+        "unknown encoding 'rotary': did you mean 'hybrid' or 'p-rope' or 'pope' or 'rope' or "
+        "'rope-partial' or 'xpos'? Known: ..."
     ),
     "train --pe fier": "unknown encoding 'fier': did you mean 'fire'? Known: ...",
     "train --preset mini --pe rope --task sotr": (

@@ -50,6 +50,7 @@ LOOPED_NAMES = [
     "dape",
     "pope",
     "path",
+    "repo",
 ]
 
 

@@ -45,6 +45,7 @@ STARTS: dict[str, Starts] = {
     "abacus:k=0": {"table": ((65, 128), NORMAL)},
     "bipe": {"table": ((28, 128), NORMAL)},
     "bipe:rows=5:k=2": {"table": ((7, 128), NORMAL)},
+    "canon": {"layers.taps": ((4, 3, 8, 16), ("uniform", 0.5))},
     "cope": {"layers.table": ((64, 16), ZERO)},
     "coupling": {"table": ((25 + 64 + 1, 128), NORMAL)},
     "dape": {
@@ -74,6 +75,11 @@ STARTS: dict[str, Starts] = {
     "pope:phase=uniform": {"layers.phase": ((8, 16), ("range", -2 * torch.pi))},
     "rand-fire": FIRE,
     "rand-learned": {"table": ((128, 128), NORMAL)},
+    "repo": {
+        "layers.gate.weight": ((16, 128), NORMAL),
+        "layers.content.weight": ((16, 128), NORMAL),
+        "layers.position.weight": ((8, 16), NORMAL),
+    },
     "selective-rope": {
         "layers.down.weight": ((32, 128), NORMAL),
         "layers.up.weight": ((64, 32), NORMAL),
@@ -92,11 +98,16 @@ STARTS: dict[str, Starts] = {
         "layers.wd": ((8, 48), NORMAL),
     },
     "tape-heads:context=no-mlp": {"layers.s": ((8,), ZERO)},
+    **{
+        name: {"layers.gate.weight": ((128, 128), NORMAL), "layers.gate.bias": ((128,), start)}
+        for name, start in (("wall", ("constant", 8.0)), ("wall:b=0", ZERO))
+    },
 }
 #: The matrices that decay; scalars, biases and tables do not.
 DECAYING = (
     *("hidden.weight", "output.weight", "psi.weight", "w1", "w2", "wx", "wu", "wd"),
     *("gate.weight", "down", "up", "taps", "beta.weight", "down.weight", "up.weight"),
+    *("content.weight", "position.weight"),
 )
 
 
@@ -135,7 +146,8 @@ def test_parameters_start_as_their_papers_say(name: str) -> None:
     expected = STARTS.get(name, {})
     assert starts.keys() == expected.keys()
     for key, (shape, law) in expected.items():
-        layers = (2 if "tape" in name else 3) if key.startswith("layers.") else 1
+        fewer = "tape" in name or name == "repo"
+        layers = (2 if fewer else 3) if key.startswith("layers.") else 1
         assert [tuple(one.shape) for one in starts[key]] == [shape] * 8 * layers, key
         assert_follows(torch.stack(starts[key]).flatten(), law)
     spared = {id(p) for p, options in pe.parameter_groups() if options.get("weight_decay") == 0}
@@ -159,6 +171,9 @@ def test_parameters_start_as_their_papers_say(name: str) -> None:
         ("hard-alibi", "windowed", 4),
         ("sandwich", "width", 128),
         ("rand-rope", "l_max", 128),
+        ("hybrid", "offset", 1),
+        ("hybrid:period=3", "offset", 2),
+        ("repo", "first", 1),
     ],
 )
 def test_sizes_without_a_parameter(name: str, attribute: str, value: float) -> None:

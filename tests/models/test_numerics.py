@@ -81,7 +81,8 @@ def test_bfloat16_is_near_float64(name: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "name", ["rope", "rope-partial", "p-rope", "xpos", "pope", "bipe", "tape", "tape-heads"]
+    "name",
+    ["rope", "rope-partial", "p-rope", "xpos", "pope", "bipe", "tape", "tape-heads", "hybrid"],
 )
 def test_angles_are_wide(name: str) -> None:
     """Far out neighbours differ, by the angles that math gives."""
@@ -121,9 +122,11 @@ def recorded(name: str, tokens: int, sharpness: float = 1.0, **fill: float) -> R
 
 
 def test_sums_and_biases_are_wide() -> None:
-    """In bfloat16 a sum of 400 angles is off by a part of a turn, the late ones of 112 gates near 1
-    are lost in their sum, and a bias of 8 is rounded to steps of 0.03."""
+    """In bfloat16 a sum of 400 angles and an index in the hundreds are off by a part of a turn, the
+    late ones of 112 gates near 1 are lost in their sum, a bias of 8 is rounded to steps of 0.03."""
     low, wide = recorded("selective-rope", 400, taps=2.0).queries
+    assert error(low, wide) < 0.005
+    low, wide = recorded("repo", 40, position__weight=60.0).queries
     assert error(low, wide) < 0.005
     low, wide = recorded("fox", 112, gate__bias=5.0).biases
     assert low.dtype == torch.float32
@@ -213,7 +216,11 @@ LONG = 4 * examples.TRAINED_LENGTH
 
 @pytest.mark.parametrize("mode", ["mixed", "high", "low"])
 @pytest.mark.parametrize(
-    "name", ["fox", "cope", "stick-breaking", "path", "dape:base=alibi", "dape", "dape:base=fire"]
+    "name",
+    [
+        *("fox", "cope", "stick-breaking", "path", "dape:base=alibi", "dape", "dape:base=fire"),
+        "wall",
+    ],
 )
 def test_scores_of_fifty_stay_finite(name: str, mode: str) -> None:
     """Heads and gradients, at four times the trained length, all scores +-50."""
@@ -271,6 +278,29 @@ def test_path_is_exact_in_float32(alike: bool) -> None:
             keys[:t] = keys[:t] - 2 * (keys[:t] @ w[head, t])[:, None] * w[head, t]
             exact[head, t] = keys @ q[0, t, head].double() / WIDTH**0.5
     assert error(actual.double(), exact.tril()) < 1e-4
+
+
+@pytest.mark.parametrize("tokens", [1, 3, 60, 500])
+def test_strong_gates_of_wall_do_not_overflow(tokens: int) -> None:
+    """Log gates from -100 to 0 in float32, against sums from every key on in float64."""
+    layer: Any = perturbed("wall").layers[0]
+    x, gate = normal(1, tokens, HIDDEN, seed=3), layer.gate
+    with torch.no_grad():
+        gate.weight.mul_(20)
+        gate.bias.copy_(torch.linspace(-60, 60, len(gate.bias)))
+        logits = F.linear(x.double(), gate.weight.double(), gate.bias.double())
+        log_gates = F.logsigmoid(logits)[0].unflatten(-1, (HEADS, WIDTH))
+    assert float(log_gates.min()) < -60 and float(log_gates.max()) > -1e-20
+    q, k = normal(2, 1, tokens, HEADS, WIDTH, seed=1)
+    exact = torch.zeros(HEADS, tokens, tokens, dtype=torch.float64)
+    for i in range(tokens):
+        since = F.pad(log_gates[i + 1 :].cumsum(0), (0, 0, 0, 0, 1, 0)).exp()
+        exact[:, i:, i] = (q[0, i:].double() * k[0, i] * since).sum(-1).T / WIDTH**0.5
+    scores = layer.scores(x, q.requires_grad_(), k.requires_grad_(), ())[0].tril()
+    # Rounding of a sum of up to -20,000.
+    assert error(scores.detach().double(), exact) < (1e-3 if tokens == 500 else 1e-4)
+    scores.square().sum().backward()
+    assert all(one.grad.isfinite().all() for one in (q, k, *gate.parameters()))
 
 
 def test_a_clamp_has_a_gradient_everywhere() -> None:

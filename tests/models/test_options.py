@@ -18,7 +18,7 @@ from tests.helpers.small_decoders import NUMBERINGS, build, digits, packed_digit
 
 NOT_SCALED = (
     *("nope", "t5", "shaw", "learned", "learned-offset", "abacus", "coupling", "rand-rope"),
-    *("rand-fire", "fox", "cope", "path", "selective-rope", "tape:start=learned"),
+    *("rand-fire", "fox", "cope", "path", "selective-rope", "tape:start=learned", "canon", "wall"),
 )
 RESCALINGS = ("pi", "ntk", "ntk-dynamic", "yarn", "yarn:ramp=paper")
 
@@ -33,7 +33,7 @@ RESCALINGS = ("pi", "ntk", "ntk-dynamic", "yarn", "yarn:ramp=paper")
         ),
         *((f"aug-{name}", "aug-") for name in NOT_SCALED),
         # Positions that do not grow with the length.
-        *((f"{name}+{e}", "act on") for name in ("rand-rope", "bipe") for e in RESCALINGS),
+        *((f"{name}+{e}", "act on") for name in ("rand-rope", "bipe", "repo") for e in RESCALINGS),
     ],
 )
 def test_changes_of_indices_that_do_nothing_are_refused(name: str, word: str) -> None:
@@ -42,7 +42,8 @@ def test_changes_of_indices_that_do_nothing_are_refused(name: str, word: str) ->
 
 
 def test_odd_sizes_are_refused() -> None:
-    for name in ("rope", "rope-partial", "p-rope", "xpos", "pope", "selective-rope", "tape"):
+    names = ("rope", "rope-partial", "p-rope", "xpos", "pope", "selective-rope", "tape", "hybrid")
+    for name in (*names, "repo"):
         with pytest.raises(UsageError, match="even head_dim"):
             build(name, setting(head_dim=7))
     with pytest.raises(UsageError, match="hidden_size"):
@@ -59,7 +60,8 @@ class OwnAngles(Rotary):
 
 def test_a_start_of_its_own_that_ignores_the_change_is_refused() -> None:
     assert "nothing would" in (PI().why_unsupported(OwnAngles(setting())) or "")
-    for name in ("rope", "rope-partial", "p-rope", "xpos", "pope", "tape", "tape-heads"):
+    names = ("rope", "rope-partial", "p-rope", "xpos", "pope", "tape", "tape-heads", "hybrid")
+    for name in names:
         pe = build(name, setting(head_dim=16)).train()
         assert PI().why_unsupported(pe) is None
         assert pe.training and getattr(pe, "rescaling", 0) is None  # as it was

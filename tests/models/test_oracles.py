@@ -149,10 +149,14 @@ ORACLES: dict[str, Callable[[Row], NoPE]] = {
     "p-rope": rotary.PRoPE,
     "xpos": rotary.XPos,
     "pope": rotary.PoPE,
+    "hybrid": rotary.Hybrid,
+    "repo": rotary.RePo,
     "selective-rope": rotary.SelectiveRoPE,
     "tape": rotary.TAPE,
     "tape-heads": rotary.TAPEHeads,
     "fox": content.FoX,
+    "wall": content.Wall,
+    "canon": content.Canon,
     "cope": content.CoPE,
     "stick-breaking": content.StickBreaking,
     "path": content.PaTH,
@@ -166,7 +170,7 @@ ORACLES: dict[str, Callable[[Row], NoPE]] = {
 SCALED = (
     *("rope", "p-rope", "rope-partial", "xpos", "pope", "tape", "tape-heads", "sinusoidal"),
     *("fire", "alibi", "kerple-log", "kerple-power", "hard-alibi", "nape", "sandwich"),
-    *("dape", "bipe"),
+    *("dape", "bipe", "hybrid", "repo"),
 )
 
 
@@ -244,15 +248,19 @@ RESCALED = (
     *("rope+pi:scale=static", "rope+ntk:scale=static", "rope-partial:fraction=0.75+ntk"),
     *("p-rope+pi", "p-rope+ntk", "xpos:scale_base=500+yarn", "pope+yarn", "tape+yarn"),
     *("tape:start=fourier+pi", "tape:form=vector+yarn", "tape-heads+ntk"),
-    *("rope:base=400+yarn", "rope:base=50+ntk", "tape:base=400+yarn"),
+    *("rope:base=400+yarn", "rope:base=50+ntk", "tape:base=400+yarn", "hybrid+yarn"),
 )
-BASED = ("rope", "rand-rope", "p-rope", "rope-partial", "xpos", "pope", "tape", "tape-heads")
+BASED = (
+    *("rope", "rand-rope", "p-rope", "rope-partial", "xpos", "pope", "tape", "tape-heads"),
+    *("hybrid", "repo"),
+)
 PLAIN = (
     *(f"{name}:base=50" for name in BASED),
     *("alibi", "t5", "shaw:kmax=3", "shaw", "fire", "rand-fire:init_l=2:l_max=200", "learned"),
     *("learned-offset", "rand-sinusoidal", "rand-rope", "rope-partial:fraction=0.75"),
     *("rope-partial", "p-rope:p=0.6", "xpos", "xpos:scale_base=3", "pope:phase=uniform"),
     *("selective-rope", "fox:b_f=5", "cope", "stick-breaking", "path", "abacus", "coupling"),
+    *("canon", "wall", "wall:b=0", "hybrid:offset=0", "abacus+canon"),
     *("abacus+rand-rope", "abacus+sinusoidal", "abacus+tape", "aug-rope:a=4"),
     *("tape:start=fourier", "tape-heads:start=fourier", "tape:start=learned"),
     *("tape:form=vector:start=learned", "tape:form=non-equivariant:start=learned"),
@@ -273,6 +281,12 @@ CASES = [
     *(Case("coupling:s=3", training=training, coupled="mirrored") for training in (True, False)),
     *(Case(name, layers=3) for name in ("nope", "tape", "tape-heads", *ABLATIONS, *CLAMPED)),
     Case("rope", layers=3, training=True),
+    # One layer without RoPE in the middle, at both ends, and two among five.
+    *(Case(f"hybrid:{options}", layers=3) for options in ("period=3:offset=1", "offset=0")),
+    Case("hybrid:period=3:offset=1", layers=5, heads=1, head_dim=4),
+    *(Case(name, layers=3, training=True) for name in ("repo", "aug-repo", "abacus+aug-hybrid")),
+    Case("repo", layers=7, heads=1, head_dim=4),  # floor(7 / 3) = 2 plain ones
+    *(Case(name, layers=1, length=41) for name in ("wall", "canon")),  # parts of 5 and 6 tokens
     Case("rand-learned", offset=0),
     Case("sinusoidal", offset=3000),
     # All 32 buckets and beyond, and distances on the edge of a bucket.
@@ -292,6 +306,10 @@ CASES = [
     Case("rope+ntk", training=True, **LONG),  # in training an extrapolation does nothing
     *(Case(name, variant=variant) for name in ("rope", "tape") for variant in VARIANTS),
     *(Case(name, variant=("pre", 3, True)) for name in ("fire", "tape-heads", "selective-rope")),
+    *(
+        Case(name, layers=3, variant=("pre", 2, True))
+        for name in ("hybrid", "repo", "canon", "wall")
+    ),
     Case("tape", layers=1, variant=("pre", 3, False)),
     Case("abacus+tape", training=True, variant=("deepnorm", 2, True)),
     Case("tape:clamp=1.5", variant=("deepnorm", 1, False)),

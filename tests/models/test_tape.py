@@ -175,7 +175,7 @@ def test_a_learned_start(name: str) -> None:
             decoder(seqs)
 
 
-PLAIN = ["nope", "rope", "selective-rope", "tape", "tape-heads", *ABLATIONS, *CLAMPED]
+PLAIN = ["nope", "rope", "repo", "selective-rope", "tape", "tape-heads", *ABLATIONS, *CLAMPED]
 
 
 @pytest.mark.parametrize("name", PLAIN)

@@ -20,7 +20,7 @@ from tape_arith.models.sequences import Sequences
 
 POSITIONAL = (
     *("rope", "p-rope", "rope-partial", "rand-rope", "xpos", "pope", "bipe", "tape", "tape-heads"),
-    *("tape:start=learned", "tape:start=fourier", "tape+yarn"),
+    *("tape:start=learned", "tape:start=fourier", "tape+yarn", "hybrid"),
 )
 NAMES = [*dict.fromkeys([*known_names("encoding"), *POSITIONAL, "abacus+fire", "abacus+tape"])]
 LAYERS = 3
@@ -35,16 +35,23 @@ class Recorder:
         for layer in decoder.pe.layers:
             assert isinstance(layer, PositionalLayer)
             monkeypatch.setattr(layer, "attend", partial(self.attend, layer.attend))
+            monkeypatch.setattr(layer, "attention", partial(self.attention, layer.attention))
 
     def __call__(self, layer: int, kind: str, value: Any) -> None:
         self.events.append((layer, kind))
         self.values[kind].append(value)
 
     def attend(self, attend: Any, x: Tensor, q: Tensor, k: Tensor, v: Tensor, *rest: Any) -> Any:
-        heads, state = attend(x, q, k, v, *rest)
         self.values["v"].append(v)
+        heads, state = attend(x, q, k, v, *rest)
         self.values["heads"].append(heads)
         return heads, state
+
+    def attention(
+        self, attention: Any, q: Tensor, k: Tensor, values: Any, *rest: Any, **how: Any
+    ) -> Any:
+        self.values["v"][-1] = values[0]  # canon's are not those of the block
+        return attention(q, k, values, *rest, **how)
 
 
 @torch.no_grad()

@@ -23,6 +23,42 @@ class FoX(NoPE):
         return super().score(layer, head, t, i, q, k) + forgotten
 
 
+class Wall(NoPE):
+    """sum_n q_tn k_in prod_{s = i+1 .. t} a_sn / sqrt(K), a = sigmoid(W x + b) of each channel of
+    each head: FoX's gates in the products, not on the score (Tilde Research's blog, wall-attn)."""
+
+    def before_attention(self, layer: int, x: Tensor, q: Tensor, k: Tensor) -> None:
+        w, b = self.named(layer, "gate.weight"), self.named(layer, "gate.bias")
+        self.gates = torch.sigmoid(x @ w.T + b).reshape(len(x), self.num_heads, -1)
+
+    def score(self, layer: int, head: int, t: int, i: int, q: Tensor, k: Tensor) -> Tensor:
+        for s in range(i + 1, t + 1):
+            k = k * self.gates[s, head]
+        return super().score(layer, head, t, i, q, k)
+
+
+class Canon(NoPE):
+    """y_t + sum_{j = 0 .. 3} w_j y_{t-j} in place of y_t, for y = q, k and v; w_j a weight of each
+    channel, y before the first token zero (Canon-B, arXiv 2512.17351)."""
+
+    def mix(self, layer: int, q: Tensor, k: Tensor, v: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        taps = self.named(layer, "taps")  # [j, 3, H, K]
+        q, k, v = (self.filtered(taps[:, which], y) for which, y in enumerate((q, k, v)))
+        return q, k, v
+
+    def filtered(self, taps: Tensor, y: Tensor) -> Tensor:
+        heads = []
+        for head in range(self.num_heads):
+            tokens = []
+            for t in range(y.shape[1]):
+                total = y[head, t]
+                for back in range(min(3, t) + 1):
+                    total = total + taps[back, head] * y[head, t - back]
+                tokens.append(total)
+            heads.append(torch.stack(tokens))
+        return torch.stack(heads)
+
+
 class CoPE(NoPE):
     """Key i stands at p_ti = min(sum_{s = i .. t} g_ts, P - 1), g = sigmoid(score), as seen from
     query t; the score gains q.e[p], interpolated between the two rows of e around p

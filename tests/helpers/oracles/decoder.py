@@ -70,6 +70,10 @@ class NoPE:
         """The embedding x [D] of token t with what an absolute encoding adds."""
         return x
 
+    def mix(self, layer: int, q: Tensor, k: Tensor, v: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        """The queries, keys and values [H, T, K] that attention takes."""
+        return q, k, v
+
     def before_attention(self, layer: int, x: Tensor, q: Tensor, k: Tensor) -> None:
         """Receives the block's normalized input [T, D], and queries and keys [H, T, K]."""
 
@@ -147,7 +151,7 @@ def decode(
         qkv = (attention_in @ block["qkv"].T).reshape(
             length, 3, setting.num_heads, setting.head_dim
         )
-        q, k, v = qkv.permute(1, 2, 0, 3)
+        q, k, v = pe.mix(layer, *qkv.permute(1, 2, 0, 3))
         pe.before_attention(layer, attention_in, q, k)
         attention = torch.stack(
             [

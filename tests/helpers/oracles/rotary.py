@@ -169,6 +169,40 @@ class PoPE(RoPE):
         return total * self.magnitude**2 / math.sqrt(len(q))
 
 
+class Hybrid(RoPE):
+    """RoPE, but NoPE in the layers offset, offset + period, offset + 2 period, .. (2501.18795);
+    the last of each period if no offset is given."""
+
+    def score(self, layer: int, head: int, t: int, i: int, q: Tensor, k: Tensor) -> Tensor:
+        period = self.options.get("period", 2)
+        first = self.options.get("offset", period - 1)
+        without = layer in range(first, self.setting.num_layers, period)
+        return (NoPE if without else RoPE).score(self, layer, head, t, i, q, k)
+
+
+class RePo(RoPE):
+    """RoPE at the real indices z_t = w_h.(SiLU(W_g x_t) * W_c x_t) of each head (arXiv 2512.14391);
+    plain RoPE in the layers before floor(L/3)."""
+
+    def before_attention(self, layer: int, x: Tensor, q: Tensor, k: Tensor) -> None:
+        if layer < self.setting.num_layers // 3:
+            return
+        gate, content = (x @ self.named(layer, f"{part}.weight").T for part in ("gate", "content"))
+        self.z = (silu(gate) * content) @ self.named(layer, "position.weight").T  # [T, H]
+
+    def score(self, layer: int, head: int, t: int, i: int, q: Tensor, k: Tensor) -> Tensor:
+        if layer < self.setting.num_layers // 3:
+            return super().score(layer, head, t, i, q, k)
+        turned = turned_product(self.thetas * (self.z[t, head] - self.z[i, head]), q, k)
+        return turned.sum() / math.sqrt(len(q))
+
+
+def turned_product(angle: Tensor, q: Tensor, k: Tensor) -> Tensor:
+    """The product of each pair of q and k [2F], q turned by `angle` [F]."""
+    (a, b), (c, d) = q.chunk(2), k.chunk(2)
+    return torch.cos(angle) * (a * c + b * d) + torch.sin(angle) * (a * d - b * c)
+
+
 class SelectiveRoPE(NoPE):
     """RoPE whose angle at token t is the sum of what tokens 0 .. t say (arXiv 2511.17388):
 
@@ -191,10 +225,8 @@ class SelectiveRoPE(NoPE):
             self.angles.append(total)
 
     def score(self, layer: int, head: int, t: int, i: int, q: Tensor, k: Tensor) -> Tensor:
-        angle = self.angles[t][head] - self.angles[i][head]
-        (a, b), (c, d) = q.chunk(2), k.chunk(2)
-        total = torch.cos(angle) * (a * c + b * d) + torch.sin(angle) * (a * d - b * c)
-        return total.sum() / math.sqrt(len(q))
+        turned = turned_product(self.angles[t][head] - self.angles[i][head], q, k)
+        return turned.sum() / math.sqrt(len(q))
 
 
 # ---- TAPE --------------------------------------------------------------------------------------
