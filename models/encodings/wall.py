@@ -7,7 +7,7 @@ from torch.nn import functional as F
 from tape_arith.models.encoding import INITIAL_STD, PositionalLayer, Setting, State, Workload
 from tape_arith.models.families.scores import FromScores, ScoresLayer
 
-PARTS = 8
+PARTS = 6
 
 
 class WallLayer(ScoresLayer):

@@ -286,7 +286,7 @@ CASES = [
     Case("hybrid:period=3:offset=1", layers=5, heads=1, head_dim=4),
     *(Case(name, layers=3, training=True) for name in ("repo", "aug-repo", "abacus+aug-hybrid")),
     Case("repo", layers=7, heads=1, head_dim=4),  # floor(7 / 3) = 2 plain ones
-    *(Case(name, layers=1, length=41) for name in ("wall", "canon")),  # parts of 5 and 6 tokens
+    *(Case(name, layers=1, length=41) for name in ("wall", "canon")),  # parts of 6 and 7 tokens
     Case("rand-learned", offset=0),
     Case("sinusoidal", offset=3000),
     # All 32 buckets and beyond, and distances on the edge of a bucket.
