@@ -97,12 +97,15 @@ class Backend(ABC):
     ) -> Values:
         """Multiply softmax(scale q k^T + bias), over keys up to each query, by each of `values`.
 
+        q is multiplied by `seqs.query_scale` first; a bias that is computed from q is not, so its
+        encoding calls `seqs.scaled`.
+
         q, k [B, T, H, K]; each value [B or 1, T, H or 1, V] (V may differ from K); bias
         [B or 1, H, T, T]; returns one [B, T, H, V] for each value. `scale` defaults to K^-1/2.
         """
         if scale is None:
             scale = q.shape[-1] ** -0.5
-        return self.attend(q, k, values, seqs, scale, bias)
+        return self.attend(seqs.scaled(q), k, values, seqs, scale, bias)
 
     @abstractmethod
     def why_unsupported(self, needs: Needs, hardware: Hardware) -> str | None:

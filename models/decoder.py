@@ -19,6 +19,14 @@ embedded input x0 at the start of each further loop. Theirs ("add" in their code
 normalized, at the start of each; the first starts from N(0, 0.02), where ours starts from x0. Every
 loop has its gradient; they train on a random number of loops.
 
+`attention_scale` = "log" is Scalable-Softmax (Nakanishi 2025, 2501.19399): the scores K^-1/2 q k^T
+of query t are multiplied by s_h ln n, n = t + 1 the number of its keys, so that attention does not
+spread as sequences grow. s [H] is learned in each block, from 0.43 (0.43 ln 10 = 1: a query of ten
+keys starts with the usual scores) and without weight decay. The bias of the paper's variant is left
+out. q is multiplied where it meets keys, after an encoding's own functions of q (PoPE's softplus).
+So a bias is added unscaled; keys of distances (Shaw, CoPE) and whatever reads the scores (CoPE's
+gates, DAPE's MLP) take the multiplied q. An encoding without a softmax is refused.
+
 Legend: B batch, T tokens, D hidden, H heads, K head dim, M MLP, V vocabulary.
 """
 
@@ -33,9 +41,12 @@ from torch.nn import functional as F
 from tape_arith.models.attention import Needs
 from tape_arith.models.cpu_kernels import rms_norm_on_cpu, use_custom_backward
 from tape_arith.models.encoding import INITIAL_STD, PositionalEncoding, PositionalLayer, State
+from tape_arith.models.errors import UsageError
 from tape_arith.models.sequences import Sequences
 
 NORM_EPSILON = 1e-6
+FIRST_SCALE = 0.43
+"""First value of s of Scalable-Softmax."""
 
 
 @dataclass(frozen=True)
@@ -43,7 +54,7 @@ class DecoderConfig:
     """Sizes and variant of a decoder.
 
     `mlp_size` is M: the MLP's input projection has M gates and M values. `norm` is "pre", "post" or
-    "deepnorm".
+    "deepnorm", `attention_scale` "plain" or "log".
     """
 
     vocabulary_size: int
@@ -55,6 +66,7 @@ class DecoderConfig:
     norm: str = "pre"
     loops: int = 1
     input_injection: bool = False
+    attention_scale: str = "plain"
 
     @property
     def applied_layers(self) -> int:
@@ -104,6 +116,8 @@ class Block(nn.Module):
         self.mlp_norm = RMSNorm(config.hidden_size, NORM_EPSILON, residual=not self.pre)
         self.gate_value = nn.Linear(config.hidden_size, 2 * config.mlp_size, bias=False)
         self.down = nn.Linear(config.mlp_size, config.hidden_size, bias=False)
+        if config.attention_scale == "log":
+            self.score_scale = nn.Parameter(torch.full((config.num_heads,), FIRST_SCALE))
 
     def forward(
         self,
@@ -145,6 +159,13 @@ class Decoder(nn.Module):
 
     def __init__(self, config: DecoderConfig, pe: PositionalEncoding) -> None:
         super().__init__()
+        parts = [part for part in pe.modules() if isinstance(part, PositionalEncoding)]
+        for part in parts if config.attention_scale == "log" else ():
+            if not part.takes_softmax:
+                raise UsageError(
+                    "attention_scale=log multiplies the scores of a softmax, and "
+                    f"{type(part).__name__} takes none: leave attention_scale out"
+                )
         self.config = config
         self.embedding = nn.Embedding(config.vocabulary_size, config.hidden_size)
         self.blocks = nn.ModuleList(Block(config) for _ in range(config.num_layers))
@@ -196,16 +217,29 @@ class Decoder(nn.Module):
         x = self.pe.embed(self.embedding(seqs.tokens), index, seqs)
         state = self.pe.start(x, index, seqs)
         x0, last = x, self.config.applied_layers - 1
+        scales = self._query_scales(seqs)
         calls: Iterable[Callable[..., Any]] = self.blocks if blocks is None else blocks
         pairs = list(zip(calls, self.pe.layers, strict=True))
         for i, (block, layer) in enumerate(self.config.loops * pairs):
             if self.config.input_injection and i and i % len(pairs) == 0:
                 x = x + x0
-            here = seqs.at(i, last=i == last and self.config.loops > 1)
+            is_last = i == last and self.config.loops > 1
+            here = seqs.at(i, last=is_last, query_scale=scales[i % len(pairs)])
             here.show("state", state)
             x, state = block(x, layer, state, here, chosen if i == last else None)
         with torch.autocast(x.device.type, enabled=False):
             return self.head(self.final_norm(x.to(self.head.weight.dtype)))
+
+    def _query_scales(self, seqs: Sequences) -> list[Tensor | None]:
+        """Compute the factor of each query's scores in each block, [1, T, H]; None: 1.
+
+        It is computed outside the blocks, which may be compiled.
+        """
+        if self.config.attention_scale == "plain":
+            return [None] * len(self.blocks)
+        own = [block.get_parameter("score_scale") for block in self.blocks]
+        log_keys = seqs.log_keys.to(own[0].dtype)
+        return [log_keys * s for s in own]
 
     def num_parameters(self) -> int:
         return sum(p.numel() for p in self.parameters())

@@ -178,6 +178,8 @@ class PositionalEncoding(nn.Module):
     computes_with_index: bool = False
     #: The largest factor of an index in training (see modifiers.py).
     stretch: float = 1.0
+    #: Whether its attention weights are a softmax over keys, which spreads as their number grows.
+    takes_softmax: bool = True
     #: Requirements on the attention backend.
     needs: Needs = Needs()
     #: What tells its random numbers from those of others with the same key, if it has that.

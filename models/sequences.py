@@ -36,6 +36,7 @@ class Sequences:
     bound         upper bound of all final_length, a plain number like `longest`; 0 if unknown
     layer         the current block, counted through all loops; the decoder sets it for `watch`
     last          whether a looped block is applied for the last time; its state is then not read
+    query_scale   factor of each query's scores in the current block, [1, T, H or 1]; None: 1
     starts        int32 [n + 1]  start of each packed sequence, then T; None if rows are padded
     longest       upper bound of the lengths of packed sequences; a plain number, so that nothing
                   waits for the device
@@ -53,15 +54,26 @@ class Sequences:
     layer: int = 0
     last: bool = False
     batch_key: int = 0
+    query_scale: Tensor | None = None
 
-    def at(self, layer: int, *, last: bool = False) -> "Sequences":
+    def at(
+        self, layer: int, *, last: bool = False, query_scale: Tensor | None = None
+    ) -> "Sequences":
         """Return the batch for block `layer`, which tells `watch` the calling block."""
-        if self.watch is None and not last:
+        if self.watch is None and not last and query_scale is None:
             return self
         # Unlike `replace`, a copy keeps `row` and `place`, which a compiled block cannot compute.
         batch = copy(self)
-        vars(batch).update(layer=layer, last=last)
+        vars(batch).update(layer=layer, last=last, query_scale=query_scale)
         return batch
+
+    def scaled(self, q: Tensor) -> Tensor:
+        """Multiply queries [B, T, H, K] by their `query_scale`; return q's type.
+
+        Whatever makes scores calls this, after other functions of q: softplus of a multiple, for
+        one, is not a multiple of softplus.
+        """
+        return q if self.query_scale is None else (q * self.query_scale[..., None]).to(q.dtype)
 
     def show(self, kind: str, value: Any) -> None:
         """Pass the current block's "state" or "weights" to `watch`, if there is one."""
@@ -80,6 +92,11 @@ class Sequences:
         """The position of each token in its sequence, from 0: int64 [1, T]."""
         tokens = torch.arange(self.tokens.shape[1], device=self.tokens.device)[None]
         return tokens if self.starts is None else tokens - self.starts[self.row]
+
+    @property
+    def log_keys(self) -> Tensor:
+        """ln n of each token, n the keys up to itself in its own sequence: float64 [1, T, 1]."""
+        return (self.place + 1).to(torch.float64).log()[..., None]
 
     @property
     def width(self) -> int:

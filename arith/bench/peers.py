@@ -122,8 +122,11 @@ def measure(options: Options) -> Iterator[Result]:
     """Measure real tokens per second of all in turn; compare ours with each package's best."""
     hardware = detect(*options.compute)
     config = options.config(hardware)
-    if (config.norm, config.loops) != ("pre", 1):
-        reason = "peers have pre-norm and no loops: leave norm and loops out to compare"
+    if (config.norm, config.loops, config.attention_scale) != ("pre", 1, "plain"):
+        reason = (
+            "peers have pre-norm, no loops and plain scores: leave norm, loops and "
+            "attention_scale out to compare"
+        )
         yield Result("peers", "peers", None, "tokens/s", note=reason)
         return
     own_contenders = [_as_the_suite_trains(config, hardware), _on_one_batch(config, hardware)]

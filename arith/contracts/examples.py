@@ -48,7 +48,7 @@ def decoder_for(
 ) -> Decoder:
     """Build a small float64 decoder in evaluation mode, with noise added to every parameter.
 
-    variant  norm, loops and input_injection of its config
+    variant  norm, loops, input_injection and attention_scale of its config
     """
     sizes = num_layers, SETTING.hidden_size, SETTING.num_heads, SETTING.head_dim
     config = DecoderConfig(VOCABULARY, *sizes, mlp_size=24, **variant)

@@ -83,6 +83,7 @@ def _sizes(config: Config) -> DecoderConfig:
         norm=config.norm,
         loops=config.loops,
         input_injection=config.input_injection,
+        attention_scale=config.attention_scale,
     )
 
 

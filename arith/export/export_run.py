@@ -136,6 +136,7 @@ def _configs(name: Name, record: RunRecord, decoder: Decoder) -> dict[str, dict[
         "norm": sizes.norm,
         "loops": sizes.loops,
         "input_injection": sizes.input_injection,
+        "attention_scale": sizes.attention_scale,
         **ids,
         "tie_word_embeddings": False,
         "tape_arith_version": own_version(),

@@ -107,8 +107,8 @@ class Config(Strict):
 
     Operand lengths are in digits; only tasks on lists have numbers of operands. `warmup` and
     `cooldown` are shares of `steps`. A batch is divided into `groups` of similar length (their
-    number changes rounding alone). models/decoder.py explains `norm`, `loops` and
-    `input_injection`. Training puts 0 to `leading_bos` [BOS] before each problem, at random;
+    number changes rounding alone). models/decoder.py explains `norm`, `loops`, `input_injection`
+    and `attention_scale`. Training puts 0 to `leading_bos` [BOS] before each problem, at random;
     scoring puts none.
     """
 
@@ -146,6 +146,7 @@ class Config(Strict):
     norm: Literal["pre", "post", "deepnorm"] = "pre"
     loops: Annotated[int, Field(ge=1, le=1024)] = 1
     input_injection: bool = False
+    attention_scale: Literal["plain", "log"] = "plain"
 
     def __post_init__(self) -> None:
         if self.warmup + self.cooldown > 1:

@@ -21,7 +21,7 @@ from tape_arith.models.runner import Runner
 _SHARED_SETTINGS = (
     *("task", "trained_digits", "trained_operands"),
     *("num_layers", "hidden_size", "num_heads", "head_dim", "mlp_size"),
-    *("norm", "loops", "input_injection"),
+    *("norm", "loops", "input_injection", "attention_scale"),
 )
 """Settings that must be equal in a run and in the run that it begins from."""
 

@@ -36,7 +36,7 @@ class ShawLayer(PositionalLayer):
             dtype = torch.promote_types(torch.float32, q.dtype)
             # Score all distances first, [B, T, H, R], then pick each key's, because a learned key
             # for each pair of tokens would take K times the memory of the scores.
-            scores = (q.to(dtype) * width**-0.5) @ self.keys.to(dtype).T
+            scores = seqs.scaled(q.to(dtype) * width**-0.5) @ self.keys.to(dtype).T
             index = state.distance[:, None].expand(batch, heads, tokens, tokens)
             bias = scores.transpose(1, 2).gather(-1, index)
         (attended,) = self.attention(q, k, (v,), seqs, bias=bias)

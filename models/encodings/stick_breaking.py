@@ -32,6 +32,7 @@ class StickBreaking(FromScores):
     label = "Stick-breaking"
     kind = "content"
     paper = "Tan et al. 2024, arXiv 2410.17980"
+    takes_softmax = False
 
     def layer(self, i: int) -> PositionalLayer:
         return StickBreakingLayer()

@@ -88,7 +88,7 @@ class ScoresLayer(PositionalLayer):
     def scores(self, x: Tensor, q: Tensor, k: Tensor, state: State) -> Tensor:
         """Compute the scores, [B, H, T, T]; future keys are masked later.
 
-        x [B, T, D] is the block's normalized input; q, k [B, T, H, K].
+        x [B, T, D] is the block's normalized input; q, k [B, T, H, K], q times `seqs.query_scale`.
         """
         return scaled_scores(q, k)
 
@@ -102,7 +102,8 @@ class ScoresLayer(PositionalLayer):
         assert seqs.starts is None
         with torch.autocast(x.device.type, enabled=False):
             wide = torch.promote_types(torch.float32, q.dtype)
-            weights = self.weights(self.scores(x.to(wide), q.to(wide), k.to(wide), state))
+            q = seqs.scaled(q.to(wide))
+            weights = self.weights(self.scores(x.to(wide), q, k.to(wide), state))
         seqs.show("weights", weights)
         return gather_values(weights, v), state
 

@@ -57,10 +57,10 @@ def test_what_is_not_installed_is_said_and_the_rest_measured(
         assert line.limit == peer.value and line.limit_name == "there Table"
 
 
-@pytest.mark.parametrize("setting", [{"norm": "post"}, {"loops": "2"}])
+@pytest.mark.parametrize("setting", [{"norm": "post"}, {"loops": "2"}, {"attention_scale": "log"}])
 def test_another_decoder_than_theirs_is_not_compared(setting: dict[str, str]) -> None:
     (line,) = peers.measure(Options(seconds=0, settings=setting))
-    assert line.value is None and "norm and loops" in line.note
+    assert line.value is None and "norm, loops and attention_scale" in line.note
 
 
 @pytest.mark.parametrize("step", [0, 3])

@@ -39,12 +39,13 @@ def test_a_model_and_its_card(run: Path, here: Path) -> None:
 
 def test_variants_of_the_decoder_are_exported(here: Path) -> None:
     variant: dict[str, Any] = {"norm": "deepnorm", "loops": 3, "input_injection": True}
+    variant["attention_scale"] = "log"
     folder, _ = made_run(here / "runs", "tape", replace(SMALL, **variant))
     done("export", folder.path, "--out", "there")
     config = json.loads((here / "there" / "config.json").read_text())
     assert config == {**config, **variant} and config["setting"]["loops"] == 3
     card = (here / "there" / "README.md").read_text()
-    assert "3 times" in card and "deepnorm" in card
+    assert "3 times" in card and "deepnorm" in card and "scale log" in card
 
 
 def test_a_card_invents_nothing(run: Path, here: Path) -> None:

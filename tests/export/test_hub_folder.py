@@ -26,7 +26,7 @@ JOINED = ["abacus+fire", "abacus+rope", "rope+yarn", "tape+yarn:ramp=paper", "ro
 JOINED += ["rope+ntk-dynamic", "rand-rope+redraw", "aug-fire:a=4", "fox:b_f=5", "dape:base=fire"]
 JOINED += ["tape:form=vector", "coupling+t5"]
 VARIED = ["rope", "tape", "abacus+fire"]  # exported once more, as this decoder
-VARIANT = replace(SMALL, norm="deepnorm", loops=3, input_injection=True)
+VARIANT = replace(SMALL, norm="deepnorm", loops=3, input_injection=True, attention_scale="log")
 COUNT = 18
 
 MINE = '''"""A file of the user's."""

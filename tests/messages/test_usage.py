@@ -167,6 +167,13 @@ SENTENCES = {
     "run --pe rope TINY --set input_injection=maybe --set loops=2": (
         "'input_injection' must be a valid boolean, unable to interpret input, not 'maybe'"
     ),
+    "run --pe rope TINY --set attention_scale=sqrt": (
+        "'attention_scale' must be 'plain' or 'log', not 'sqrt'"
+    ),
+    "run --pe stick-breaking TINY --set attention_scale=log": (
+        "attention_scale=log multiplies the scores of a softmax, and StickBreaking takes none: "
+        "leave attention_scale out"
+    ),
     "run --pe rope TINY --set warmup=1": "'warmup' must be less than 1, not '1'",
     "run --pe rope TINY --set num_heads=3": (
         "num_heads x head_dim = 24 is not hidden_size=16: set num_heads=2"

@@ -70,8 +70,9 @@ def loop(
     scale: float,
     bias: Tensor | None = None,
 ) -> list[Tensor]:
-    """One query at a time, from softmax(scale q k + bias) v."""
+    """One query at a time, from softmax(scale q k + bias) v, q times what `seqs` says."""
     starts, _ = seqs.cumulative
+    q = q if seqs.query_scale is None else q * seqs.query_scale.to(q)[..., None]
     rows, tokens = seqs.tokens.shape
     values = [v.expand(rows, tokens, H, -1).flatten(0, 1) for v in values]
     q, k = q.flatten(0, 1), k.flatten(0, 1)
@@ -87,6 +88,14 @@ def loop(
     return [torch.stack(o).view(rows, tokens, H, -1) for o in out]
 
 
+def with_query_scale(seqs: Sequences) -> Sequences:
+    """A factor of its own for each query and head."""
+    shape = (1, seqs.tokens.shape[1], H)
+    generator = torch.Generator().manual_seed(4)
+    return replace(seqs, query_scale=2 * torch.rand(shape, generator=generator))
+
+
+@pytest.mark.parametrize("change", [replace, with_query_scale])
 @pytest.mark.parametrize("scale", [None, 0.7])
 @pytest.mark.parametrize(
     ("backend", "layout", "widths", "bias_rows"),
@@ -101,9 +110,10 @@ def test_agrees_with_a_loop(
     widths: tuple[int, ...],
     bias_rows: int,
     scale: float | None,
+    change: Callable[[Sequences], Sequences],
 ) -> None:
     """Outputs and gradients; a bias is added after scaling and before the mask."""
-    seqs = layout()
+    seqs = change(layout())
     q, k, *values = tensors = inputs(seqs, widths)
     bias = None
     if bias_rows:
@@ -195,7 +205,7 @@ def a_gpu_to_choose_for(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_flash_attn_calls_once_for_each_value(
     layout: Callable[[], Sequences], library: list[float | None]
 ) -> None:
-    seqs = layout()
+    seqs = with_query_scale(layout())
     q, k, *values = (x.detach().bfloat16() for x in inputs(seqs, (K, K, K)))
     # As TAPE calls it: its state is float32.
     values[1:] = [v.float() for v in values[1:]]

@@ -29,6 +29,7 @@ from tests.helpers.small_training import (
 
 CONFIG = small(trained_digits=4, tested_digits=6, batch_size=24, num_layers=4)
 LOOPED = replace(CONFIG, num_layers=2, norm="deepnorm", loops=3, input_injection=True)
+SCALED = replace(CONFIG, attention_scale="log")
 COMPILED = Hardware("cpu", torch.float32, compiled=True)
 
 
@@ -53,8 +54,10 @@ GXX = [
     [
         *((name, True, CONFIG) for name in ("rand-rope", "fire", "tape", "tape-heads")),
         *((name, True, LOOPED) for name in ("rope", "tape")),
+        *((name, True, SCALED) for name in ("fire", "tape")),
         pytest.param("tape", False, CONFIG, marks=GXX),
         pytest.param("tape", False, LOOPED, marks=GXX),
+        pytest.param("tape", False, SCALED, marks=GXX),
     ],
 )
 def test_compiled_blocks(

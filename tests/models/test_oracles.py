@@ -49,13 +49,16 @@ class Case:
     head_dim: int = 8
     # So many tokens instead of ROWS, to reach far.
     length: int = 0
-    # The decoder's norm, loops and input_injection.
-    variant: tuple[str, int, bool] = ("pre", 1, False)
+    # The decoder's norm, loops, input_injection and attention_scale.
+    variant: tuple[Any, ...] = ("pre", 1, False)
     coupled: str = "alike"
+    # Whether the rows are packed end to end.
+    packed: bool = False
 
     def __str__(self) -> str:
         mode = "training" if self.training else "evaluation"
         name = f"{self.name}-{mode}-{self.offset}-{self.trained_length}-{self.heads}"
+        name = f"{name}-packed" if self.packed else name
         return name if self.variant == ("pre", 1, False) else f"{name}-{self.variant}"
 
 
@@ -89,6 +92,14 @@ def sequences(case: Case) -> Sequences:
     tokens = torch.tensor([[*row, *[PAD] * (longest - len(row))] for row in rows])
     keys = torch.tensor((5, 1234))[: len(rows)]
     return Sequences(tokens, torch.tensor(case.final_lengths)[: len(rows)], keys, case.offset)
+
+
+def packed(seqs: Sequences) -> Sequences:
+    """The same rows end to end, without padding."""
+    real = seqs.tokens != PAD
+    lengths = real.sum(1)
+    starts = torch.cat((lengths[:1] * 0, lengths.cumsum(0))).to(torch.int32)
+    return replace(seqs, tokens=seqs.tokens[real][None], starts=starts, longest=int(lengths.max()))
 
 
 # ---- the oracle of each encoding ---------------------------------------------------------------
@@ -243,6 +254,12 @@ CLAMPED = (
     "tape-heads:clamp=1.5:context=no-attention",
     "tape-heads:clamp=1.5:context=no-mlp",
 )
+# Scalable-Softmax, of encodings of each kind; `fire` adds a bias, `shaw` and `cope` products of q.
+LOG = ("pre", 2, False, "log")
+SCALED_SCORES = (
+    *("nope", "rope", "xpos", "pope", "selective-rope", "tape", "tape-heads"),
+    *("alibi", "fire", "shaw", "fox", "cope", "path", "dape", "abacus+rope", "sinusoidal"),
+)
 RESCALED = (
     *("rope+yarn", "rope+pi", "rope+ntk", "rope+ntk-dynamic", "rope+ntk-dynamic:factor=3.5"),
     *("rope+pi:scale=static", "rope+ntk:scale=static", "rope-partial:fraction=0.75+ntk"),
@@ -313,6 +330,9 @@ CASES = [
     Case("tape", layers=1, variant=("pre", 3, False)),
     Case("abacus+tape", training=True, variant=("deepnorm", 2, True)),
     Case("tape:clamp=1.5", variant=("deepnorm", 1, False)),
+    *(Case(name, variant=LOG) for name in SCALED_SCORES),
+    *(Case(name, variant=LOG, packed=True) for name in ("nope", "pope", "tape", "tape-heads")),
+    Case("abacus+rand-rope", packed=True, training=True, variant=LOG),
 ]
 
 
@@ -322,16 +342,17 @@ def test_logits_and_gradients_equal_the_oracle(case: Case) -> None:
     generator = torch.Generator().manual_seed(11)
     projection = torch.randn(*seqs.tokens.shape, VOCABULARY, generator=generator).double()
     real = seqs.tokens != PAD
-    logits = decoder(seqs)
+    logits = decoder(packed(seqs))[0] if case.packed else decoder(seqs)[real]
     assert logits.dtype == torch.float64
-    torch.autograd.backward((logits * projection)[real].sum())
+    torch.autograd.backward((logits * projection[real]).sum())
 
     weights = {n: p.detach().clone().requires_grad_() for n, p in decoder.named_parameters()}
     total = torch.zeros((), dtype=torch.float64)
     for i in range(len(seqs.tokens)):
         row = Row(parse(case.name), weights, decoder.pe, seqs, i)
         expected = decode(row, oracle_of(row), *case.variant)
-        assert error(logits[i, : len(expected)].detach(), expected.detach()) < LOGITS_TOLERANCE, i
+        of_row = logits[int(real[:i].sum()) :][: len(expected)]
+        assert error(of_row.detach(), expected.detach()) < LOGITS_TOLERANCE, i
         total = total + (expected * projection[i, : len(expected)]).sum()
     torch.autograd.backward(total)
 
@@ -341,8 +362,8 @@ def test_logits_and_gradients_equal_the_oracle(case: Case) -> None:
     gradients = {n: zero.expand_as(w) if w.grad is None else w.grad for n, w in weights.items()}
     largest = max(float(gradient.abs().max()) for gradient in gradients.values())
     for name, parameter in decoder.named_parameters():
-        actual = torch.zeros_like(parameter) if parameter.grad is None else parameter.grad
-        assert error(actual, gradients[name], 1e-5 * largest) < GRADIENT_TOLERANCE, name
+        gradient = torch.zeros_like(parameter) if parameter.grad is None else parameter.grad
+        assert error(gradient, gradients[name], 1e-5 * largest) < GRADIENT_TOLERANCE, name
 
 
 def test_every_encoding_and_extrapolation_has_an_oracle() -> None:

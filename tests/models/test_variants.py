@@ -1,7 +1,9 @@
-"""Norms, loops and input injection: every encoding keeps the contract under them, first weights are
-those of the papers, and loops share weights. test_oracles.py compares their formulas.
+"""Norms, loops, input injection and Scalable-Softmax: every encoding keeps the contract under them,
+first weights are those of the papers, and loops share weights. test_oracles.py compares their
+formulas.
 """
 
+import math
 from dataclasses import replace
 from functools import partial
 from itertools import product
@@ -19,17 +21,21 @@ from tape_arith.arith.registry.locate import known_names
 from tape_arith.arith.registry.names import parse
 from tape_arith.models.build import build_decoder
 from tape_arith.models.decoder import Decoder, DecoderConfig
+from tape_arith.models.errors import UsageError
 from tests.helpers.small_decoders import packed_digits, setting_of
+from tests.helpers.small_training import small, trainer
 
 VARIANTS: dict[str, dict[str, Any]] = {
     "post": {"norm": "post"},
     "loops": {"loops": 2},
     "all": {"norm": "deepnorm", "loops": 3, "input_injection": True},
+    "log": {"attention_scale": "log"},
 }
 FAST = {
     "post": ("rope", "tape"),
     "loops": ("rope", "fire", "tape", "tape-heads", "abacus", "path"),
     "all": ("fire", "tape-heads", "abacus", "path"),
+    "log": ("fire", "tape", "pope", "path"),
 }
 NAMES = (*known_names("encoding"), "tape+yarn", "abacus+tape", "tape:form=vector")
 
@@ -40,6 +46,7 @@ NAMES = (*known_names("encoding"), "tape+yarn", "abacus+tape", "tape:form=vector
         pytest.param(name, variant, marks=[] if name in fast else pytest.mark.slow)
         for variant, fast in FAST.items()
         for name in NAMES
+        if (variant, name) != ("log", "stick-breaking")  # which takes no softmax
     ],
 )
 def test_contract(name: str, variant: str, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -137,3 +144,36 @@ def test_autocast_does_not_round_the_residual_stream(norm: str) -> None:
     with torch.no_grad(), torch.autocast("cpu", torch.bfloat16):
         decoder(seqs)
     assert [x.dtype for x in residuals] == [torch.float32] * 3
+
+
+def test_scalable_softmax_adds_a_number_per_head_and_block() -> None:
+    """0.43 at first and without weight decay; the other weights are drawn as before."""
+    plain, scaled = built("tape", loops=2), built("tape", loops=2, attention_scale="log")
+    before, after = plain.state_dict(), scaled.state_dict()
+    added = {f"blocks.{i}.score_scale" for i in range(3)}
+    assert after.keys() - before.keys() == added
+    assert all(after[key].tolist() == pytest.approx([0.43] * 2) for key in added)
+    assert all(torch.equal(after[key], weight) for key, weight in before.items())
+    optimizer = trainer(small(attention_scale="log")).optimizer
+    decayed = [g for g in optimizer.param_groups if g["weight_decay"]]
+    assert decayed and all(p.ndim > 1 for group in decayed for p in group["params"])
+
+
+def test_scalable_softmax_multiplies_scores_by_log_n() -> None:
+    """n of a query counts the keys of its own row or packed sequence, each head has an s."""
+    decoder, seqs = built(attention_scale="log"), packed_digits("12+3=51", "4+5=9")
+    seen: list[Tensor | None] = []
+    block = decoder.blocks[1]
+    block.get_parameter("score_scale").data.copy_(torch.tensor([0.5, 2.0]))
+    block.register_forward_pre_hook(lambda _, inputs: seen.append(inputs[3].query_scale))
+    decoder(seqs)
+    places = [*range(1, 8), *range(1, 6)]
+    expected = torch.tensor([[[s * math.log(n) for s in (0.5, 2.0)] for n in places]])
+    torch.testing.assert_close(seen, [expected])
+
+
+def test_scores_without_a_softmax_are_not_scaled() -> None:
+    with pytest.raises(UsageError, match="softmax"):
+        built("stick-breaking", attention_scale="log")
+    with pytest.raises(UsageError, match="softmax"):
+        built("abacus+stick-breaking", attention_scale="log")

@@ -107,7 +107,7 @@ def test_a_preset_on_another(mine: Path) -> None:
 
 
 def test_variants_of_the_decoder_reach_grids_and_captions(here: Path) -> None:
-    variant = ("norm=deepnorm", "loops=2", "input_injection=true")
+    variant = ("norm=deepnorm", "loops=2", "input_injection=true", "attention_scale=log")
     changed = [word for pair in variant for word in ("--set", pair)]
     done("run", "--pe", "tape", *settings(), *changed)
     (file,) = here.glob("runs/**/run.json")
@@ -116,13 +116,15 @@ def test_variants_of_the_decoder_reach_grids_and_captions(here: Path) -> None:
     decoder = trained_decoder(folder, run.name, run)
     for config in (decoder.config, run.config):
         assert (config.norm, config.loops, config.input_injection) == ("deepnorm", 2, True)
+        assert config.attention_scale == "log"
     assert decoder.pe.setting.loops == 2
     grid = Grid.load(folder.grid_file())
     words = preset_words(
-        grid.preset, {key: grid.settings[key] for key in ("norm", "input_injection")}
+        grid.preset,
+        {key: grid.settings[key] for key in ("norm", "input_injection", "attention_scale")},
     )
     done("study", "attention", file.parent, "--problems", 3, "--problem", "12+34", "--layer", 2)
-    assert "norm=deepnorm, input_injection=True" in words
+    assert "norm=deepnorm, input_injection=True, attention_scale=log" in words
 
 
 def test_grids_are_of_the_evaluation_seed_and_trainings_of_their_own() -> None:

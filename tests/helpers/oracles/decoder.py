@@ -54,6 +54,9 @@ class Row:
 class NoPE:
     """No positional encoding: the causal mask alone knows the order."""
 
+    #: Whether a score is no product of q with something, so that a multiple of q says nothing.
+    bends_queries = False
+
     def __init__(self, row: Row, index: list[int] | None = None) -> None:
         self.row, self.weights, self.options = row, row.weights, row.options
         self.index = row.counted if index is None else index
@@ -118,13 +121,19 @@ def gelu(x: Tensor) -> Tensor:
 
 
 def decode(
-    row: Row, pe: NoPE, norm: str = "pre", loops: int = 1, input_injection: bool = False
+    row: Row,
+    pe: NoPE,
+    norm: str = "pre",
+    loops: int = 1,
+    input_injection: bool = False,
+    attention_scale: str = "plain",
 ) -> Tensor:
     """Logits [T, V] of one row; `pe` is used up.
 
     Post-norm: x = LN(x + f(x)) (1706.03762, section 3.1). DeepNorm: x = LN(alpha x + f(x)),
     alpha = (2N)^1/4 for a decoder of N layers (2203.00555, Figure 2). Loops: x = layers(x + x0) in
-    each, from x = 0 (2405.17399, Figure 2).
+    each, from x = 0 (2405.17399, Figure 2). Scalable-Softmax: scores of the n-th query times s_h
+    log n (2501.19399); but for PoPE q is multiplied, so that a bias is not.
     """
     weights, setting, tokens = row.weights, row.pe.setting, row.tokens
     depth = setting.num_layers * loops
@@ -152,10 +161,22 @@ def decode(
             length, 3, setting.num_heads, setting.head_dim
         )
         q, k, v = pe.mix(layer, *qkv.permute(1, 2, 0, 3))
+        factor = torch.ones(setting.num_heads, length, dtype=x.dtype)
+        if attention_scale == "log":
+            s = weights[f"blocks.{layer}.score_scale"]
+            keys = [math.log(t + 1) for t in range(length)]
+            factor = torch.stack([torch.stack([s[h] * n for n in keys]) for h in heads])
+        after_scores = factor if pe.bends_queries else torch.ones_like(factor)
+        q = q if pe.bends_queries else q * factor[..., None]
         pe.before_attention(layer, attention_in, q, k)
         attention = torch.stack(
             [
-                torch.stack([_weights(pe, layer, h, t, q[h], k[h]) for t in range(length)])
+                torch.stack(
+                    [
+                        _weights(pe, layer, h, t, q[h], k[h], after_scores[h, t])
+                        for t in range(length)
+                    ]
+                )
                 for h in heads
             ]
         )
@@ -170,7 +191,9 @@ def decode(
     return final @ weights["head.weight"].T
 
 
-def _weights(pe: NoPE, layer: int, head: int, t: int, q: Tensor, k: Tensor) -> Tensor:
-    """The weights of query t, [T], zero at future keys."""
-    scores = torch.stack([pe.score(layer, head, t, i, q[t], k[i]) for i in range(t + 1)])
+def _weights(
+    pe: NoPE, layer: int, head: int, t: int, q: Tensor, k: Tensor, factor: Tensor
+) -> Tensor:
+    """The weights of query t, [T], zero at future keys; its scores are multiplied by `factor`."""
+    scores = torch.stack([factor * pe.score(layer, head, t, i, q[t], k[i]) for i in range(t + 1)])
     return torch.cat((pe.weigh(layer, head, t, scores), scores.new_zeros(len(k) - t - 1)))

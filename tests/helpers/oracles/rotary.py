@@ -158,6 +158,8 @@ class PoPE(RoPE):
     b^(-c/K), c = 0 .. K - 1: every channel a magnitude with a phase of its own, delta [H, K]
     of each layer within [-2 pi, 0] (arXiv 2509.10534)."""
 
+    bends_queries = True
+
     def width(self) -> int:
         """That of a RoPE with as many frequencies."""
         return 2 * self.setting.head_dim

@@ -16,18 +16,23 @@ from tape_arith.models.backends import Fused
 from tape_arith.models.hardware import Hardware
 from tape_arith.models.sequences import Sequences
 from tests.helpers.kernel_problems import distance
-from tests.models.test_backends import K, inputs, loop, packed, padded
+from tests.models.test_backends import K, inputs, loop, packed, padded, with_query_scale
 
 CPU, GPU = Hardware("cpu", torch.float32), Hardware("cuda", torch.bfloat16)
 
 
+@pytest.mark.parametrize("change", [replace, with_query_scale])
 @pytest.mark.parametrize("layout", [padded, packed])
 @pytest.mark.parametrize(("widths", "scale"), [((K,), None), ((K, 24, 5), 0.7)], ids=str)
 def test_both_layouts(
-    layout: Callable[[], Sequences], widths: tuple[int, ...], scale: float | None, device: str
+    layout: Callable[[], Sequences],
+    change: Callable[[Sequences], Sequences],
+    widths: tuple[int, ...],
+    scale: float | None,
+    device: str,
 ) -> None:
     """The values after the first are as TAPE's first state: the same for all rows and heads."""
-    seqs = layout()
+    seqs = change(layout())
     q, k, *values = exact = inputs(seqs, widths)
     expected = loop(q, k, values, seqs, scale or K**-0.5)
     generator = torch.Generator().manual_seed(1)
@@ -37,7 +42,8 @@ def test_both_layouts(
     narrow = [x.detach().float().to(device).requires_grad_() for x in exact]
     q, k, *values = narrow
     starts = None if seqs.starts is None else seqs.starts.to(device)
-    moved = replace(seqs, tokens=seqs.tokens.to(device), starts=starts)
+    factor = None if seqs.query_scale is None else seqs.query_scale.to(device)
+    moved = replace(seqs, tokens=seqs.tokens.to(device), starts=starts, query_scale=factor)
     outputs: list[Tensor] = list(Fused()(q, k, tuple(values), moved, scale=scale))
     outputs += torch.autograd.grad(outputs, narrow, [g.float().to(device) for g in upstream])
     assert distance(outputs, expected) < 3e-6
