@@ -9,7 +9,7 @@ from tape_arith.models.combination import Combination, defines_attention
 from tape_arith.models.decoder import Decoder, DecoderConfig
 from tape_arith.models.encoding import PositionalEncoding, Setting
 from tape_arith.models.errors import UsageError
-from tape_arith.models.extrapolations import Extrapolation
+from tape_arith.models.extrapolations.extrapolation import Extrapolation
 
 
 def build(classes: Classes, setting: Setting) -> PositionalEncoding:

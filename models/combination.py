@@ -60,6 +60,9 @@ class Combination(PositionalEncoding):
     def start(self, x: Tensor, index: Tensor, seqs: Sequences) -> State:
         return self.attending.start(x, index, seqs)
 
+    def query_scale(self, seqs: Sequences) -> Tensor | None:
+        return self.attending.query_scale(seqs)
+
     def trained_reach(self) -> dict[str, int]:
         limits = [limit for part in self.each for limit in part.trained_reach().items()]
         return {unit: min(n for u, n in limits if u == unit) for unit, _ in limits}

@@ -166,6 +166,11 @@ class Decoder(nn.Module):
                     "attention_scale=log multiplies the scores of a softmax, and "
                     f"{type(part).__name__} takes none: leave attention_scale out"
                 )
+            if part.query_scaling is not None:
+                raise UsageError(
+                    "this decoder has learned its own factor of log n (attention_scale=log): leave "
+                    "logn out"
+                )
         self.config = config
         self.embedding = nn.Embedding(config.vocabulary_size, config.hidden_size)
         self.blocks = nn.ModuleList(Block(config) for _ in range(config.num_layers))
@@ -235,11 +240,12 @@ class Decoder(nn.Module):
 
         It is computed outside the blocks, which may be compiled.
         """
-        if self.config.attention_scale == "plain":
-            return [None] * len(self.blocks)
-        own = [block.get_parameter("score_scale") for block in self.blocks]
-        log_keys = seqs.log_keys.to(own[0].dtype)
-        return [log_keys * s for s in own]
+        dtype = self.head.weight.dtype
+        if self.config.attention_scale == "log":
+            log_keys = seqs.log_keys.to(dtype)
+            return [log_keys * block.get_parameter("score_scale") for block in self.blocks]
+        scale = self.pe.query_scale(seqs)
+        return [scale if scale is None else scale.to(dtype)] * len(self.blocks)
 
     def num_parameters(self) -> int:
         return sum(p.numel() for p in self.parameters())

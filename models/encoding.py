@@ -16,7 +16,7 @@ The result of a hook for token t never depends on tokens after t.
 Legend: B batch, T tokens, D hidden, H heads, K head dim.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar, Literal, NamedTuple
 
@@ -180,6 +180,8 @@ class PositionalEncoding(nn.Module):
     stretch: float = 1.0
     #: Whether its attention weights are a softmax over keys, which spreads as their number grows.
     takes_softmax: bool = True
+    #: An extrapolation that multiplies the scores of each query at test time.
+    query_scaling: Callable[[Sequences, Setting], Tensor] | None = None
     #: Requirements on the attention backend.
     needs: Needs = Needs()
     #: What tells its random numbers from those of others with the same key, if it has that.
@@ -214,6 +216,15 @@ class PositionalEncoding(nn.Module):
     def start(self, x: Tensor, index: Tensor, seqs: Sequences) -> State:
         """Compute the state that layers pass on, such as angles, biases or TAPE's e."""
         return ()
+
+    def query_scale(self, seqs: Sequences) -> Tensor | None:
+        """Compute the factor of each query's scores, [1, T, 1]; None: 1.
+
+        Only an extrapolation sets it (`query_scaling`).
+        """
+        if self.query_scaling is None or self.training:
+            return None
+        return self.query_scaling(seqs, self.setting)
 
     def trained_reach(self) -> dict[str, int]:
         """Return the greatest lengths at which every row of a learned table is a trained one.

@@ -11,7 +11,7 @@ from tape_arith.models.classes import Classes
 
 _BASES = {
     "encoding": "tape_arith.models.encoding:PositionalEncoding",
-    "extrapolation": "tape_arith.models.extrapolations:Extrapolation",
+    "extrapolation": "tape_arith.models.extrapolations.extrapolation:Extrapolation",
     "modifier": "tape_arith.models.encoding:PositionalEncoding",
 }
 """The base class of each kind."""

@@ -1,6 +1,6 @@
 """Find the file of a name.
 
-A name refers to a file in a folder (encodings, tasks, engines), a class in models/extrapolations.py
+A name refers to a file in a folder (encodings, tasks, engines), a class in models/extrapolations/
 or models/modifiers.py, an entry point of a package, or `FILE.py:CLASS`. A modifier's name precedes
 an encoding's (`aug-rope`). Only `Location.load` runs code; listing never runs a user's code.
 """
@@ -147,8 +147,12 @@ def locations(kind: str) -> list[Location]:
         files = _in_folder(folder(kind), f"tape_arith.{_FOLDERS[kind].replace('/', '.')}")
         builtin = [file for file in files if file.name not in _OTHER_FILES.get(kind, ())]
     else:
-        file = _ROOT / "models" / f"{kind}s.py"
-        builtin = _named_classes(file, f"tape_arith.models.{kind}s")
+        stem, module = _ROOT / "models" / f"{kind}s", f"tape_arith.models.{kind}s"
+        if stem.is_dir():
+            places = [(each.file, each.module) for each in _in_folder(stem, module)]
+        else:
+            places = [(stem.with_suffix(".py"), module)]
+        builtin = [each for place in places for each in _named_classes(*place)]
     return [*builtin, *_installed(f"tape_arith.{kind}s")]
 
 

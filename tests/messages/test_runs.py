@@ -19,8 +19,8 @@ REFUSED: Table = {
             "a grid to 1 digits does not cover the 2 trained digits: score to 2 digits or more"
         ),
         "score runs/mini/rope/seed-0 --with yran": (
-            "unknown extrapolation 'yran': did you mean 'yarn'? Known: even, ntk, ntk-dynamic, "
-            "pi, plain, redraw, yarn"
+            "unknown extrapolation 'yran': did you mean 'yarn'? Known: even, logn, ntk, "
+            "ntk-dynamic, pi, plain, redraw, yarn"
         ),
         "train runs/mini/rope/seed-0 --steps 3": (
             "runs/mini/rope/seed-0 was trained for 4 steps already"

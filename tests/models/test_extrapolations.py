@@ -1,4 +1,4 @@
-"""PI, NTK, dynamic NTK and YaRN: their numbers at the sizes of presets, and what they leave alone.
+"""PI, NTK, dynamic NTK, YaRN and log n: numbers at the sizes of presets, and what is left alone.
 
 test_oracles.py holds them in whole decoders; numberings of randomized positions are tested in
 test_draws.py.
@@ -13,6 +13,7 @@ from torch import Tensor
 from tape_arith.arith.contracts.examples import decoder_for, forward
 from tape_arith.arith.registry.names import parse
 from tape_arith.models.encoding import Setting
+from tape_arith.models.errors import UsageError
 from tape_arith.models.families.rotary import Rotary
 from tests.helpers.oracles import rotary as oracle
 from tests.helpers.oracles.decoder import Row
@@ -75,6 +76,25 @@ def test_rows_within_the_trained_length_and_training_are_untouched(
     assert error(actual[1], expected[1]) > 1e-4 and error(actual[1], actual[3]) > 1e-5
     assert torch.equal(actual[1], forward(changed, sequences([52] * 4))[1])
     assert torch.equal(forward(changed.train(), seqs), forward(plain.train(), seqs))
+
+
+@pytest.mark.parametrize("name", ["rope", "tape", "fire", "cope"])
+def test_logn_changes_queries_with_more_keys_than_in_training(name: str) -> None:
+    """Bit for bit no other, and none in training; L0 = 28."""
+    plain, changed = decoder_for(name), decoder_for(f"{name}+logn")
+    seqs = sequences([40, 40], length=40)
+    actual, expected = forward(changed, seqs), forward(plain, seqs)
+    assert torch.equal(actual[:, :28], expected[:, :28])
+    assert all(error(actual[:, t], expected[:, t]) > 1e-6 for t in range(28, 40))
+    assert torch.equal(forward(changed.train(), seqs), forward(plain.train(), seqs))
+
+
+def test_logn_is_refused_where_nothing_spreads() -> None:
+    for name in ("stick-breaking+logn", "abacus+stick-breaking+logn"):
+        with pytest.raises(UsageError, match=r"'logn' .*; StickBreaking takes none"):
+            decoder_for(name)
+    with pytest.raises(UsageError, match="own factor"):
+        decoder_for("abacus+rope+logn", attention_scale="log")
 
 
 @pytest.mark.slow

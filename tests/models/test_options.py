@@ -10,7 +10,7 @@ from tape_arith.models.encoding import State
 from tape_arith.models.encodings.abacus import Abacus
 from tape_arith.models.encodings.coupling import Coupling
 from tape_arith.models.errors import UsageError
-from tape_arith.models.extrapolations import PI
+from tape_arith.models.extrapolations.rescaling import PI
 from tape_arith.models.families.learned_table import PlaceTable
 from tape_arith.models.families.rotary import Rotary, rotation
 from tape_arith.models.sequences import Sequences

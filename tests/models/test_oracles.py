@@ -333,6 +333,9 @@ CASES = [
     *(Case(name, variant=LOG) for name in SCALED_SCORES),
     *(Case(name, variant=LOG, packed=True) for name in ("nope", "pope", "tape", "tape-heads")),
     Case("abacus+rand-rope", packed=True, training=True, variant=LOG),
+    *(Case(f"{name}+logn", trained_length=3) for name in SCALED_SCORES),
+    *(Case(f"{name}+logn", trained_length=3, packed=True) for name in ("pope", "tape-heads")),
+    Case("tape+logn", trained_length=3, training=True),
 ]
 
 

@@ -133,7 +133,8 @@ def decode(
     Post-norm: x = LN(x + f(x)) (1706.03762, section 3.1). DeepNorm: x = LN(alpha x + f(x)),
     alpha = (2N)^1/4 for a decoder of N layers (2203.00555, Figure 2). Loops: x = layers(x + x0) in
     each, from x = 0 (2405.17399, Figure 2). Scalable-Softmax: scores of the n-th query times s_h
-    log n (2501.19399); but for PoPE q is multiplied, so that a bias is not.
+    log n (2501.19399); but for PoPE q is multiplied, so that a bias is not. `logn` at test time:
+    likewise, times log n / log L0 beyond L0.
     """
     weights, setting, tokens = row.weights, row.pe.setting, row.tokens
     depth = setting.num_layers * loops
@@ -162,6 +163,12 @@ def decode(
         )
         q, k, v = pe.mix(layer, *qkv.permute(1, 2, 0, 3))
         factor = torch.ones(setting.num_heads, length, dtype=x.dtype)
+        extrapolation = row.name.extrapolation
+        if extrapolation is not None and extrapolation.name == "logn" and not row.pe.training:
+            trained = math.log(setting.trained_length)
+            factor = factor * torch.tensor(
+                [max(1.0, math.log(t + 1) / trained) for t in range(length)], dtype=x.dtype
+            )
         if attention_scale == "log":
             s = weights[f"blocks.{layer}.score_scale"]
             keys = [math.log(t + 1) for t in range(length)]

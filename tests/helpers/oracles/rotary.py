@@ -66,7 +66,7 @@ def paper_ramp(head_dim: int, trained_length: int, base: float) -> list[float]:
 def extrapolated(row: Row, width: int, usual: Sequence[float]) -> tuple[Sequence[float], float]:
     """Frequencies of `width` rotated channels, and the magnitude of cosine and sine, of a row."""
     part = row.name.extrapolation
-    if part is None or row.pe.training:
+    if part is None or part.name == "logn" or row.pe.training:
         return usual, 1.0
     options, setting = dict(part.options), row.pe.setting
     base = base_of(row)

@@ -1,23 +1,19 @@
-"""Change an encoding at test time, unseen in training: `rope+yarn`, `rand-rope+even`.
-
-Rescalings (pi, ntk, ntk-dynamic, yarn) change the frequencies of rotary encodings; numberings
-(plain, even, redraw) change the positions of randomized ones. locate.py finds the classes by their
-`name`.
+"""Change the frequencies of rotary encodings at test time: `rope+yarn`.
 
 Legend: B rows, R frequencies of a schedule, L0 and L1 the longest trained and tested sequences.
 """
 
 import math
-from abc import ABC, abstractmethod
+from abc import abstractmethod
 from copy import copy
-from typing import ClassVar, Literal
+from typing import Literal
 
 import torch
 from torch import Tensor
 
 from tape_arith.models.encoding import PositionalEncoding, Setting, check_least
 from tape_arith.models.errors import UsageError
-from tape_arith.models.families.randomized import Randomized, random_subset
+from tape_arith.models.extrapolations.extrapolation import Extrapolation
 from tape_arith.models.families.rotary import Rotary
 from tape_arith.models.sequences import Sequences
 
@@ -26,33 +22,14 @@ from tape_arith.models.sequences import Sequences
 BETA_FAST, BETA_SLOW = 32, 1
 
 
-class Extrapolation(ABC):
-    """Base of all extrapolations. Keyword-only arguments of a subclass are its options.
-
-    Stateless: equal calls give equal results, whatever was called before.
-    """
-
-    name: ClassVar[str] = ""
-    """Name after a plus on the command line; a class without a name is a base."""
-    label: ClassVar[str] = ""
-    kind: ClassVar[str] = "at test time"
-    paper: ClassVar[str] = ""
-
-    @abstractmethod
-    def why_unsupported(self, encoding: PositionalEncoding) -> str | None:
-        """Say why this cannot change `encoding`, in words after its own name; None if it can."""
-
-    @abstractmethod
-    def apply(self, encoding: PositionalEncoding) -> None:
-        """Make `encoding` use this change in evaluation."""
-
-
 class Rescaling(Extrapolation):
     """Base: `rescale` changes the frequencies for sequences longer than the trained ones.
 
     scale  s: "problem" takes max(1, final_length / L0) of each row, "static" max(1, L1 / L0) for
            all rows, short ones too
     """
+
+    kind = "at test time"
 
     def __init__(self, *, scale: Literal["problem", "static"] = "problem") -> None:
         self.scale = scale
@@ -200,77 +177,6 @@ class YaRN(Rescaling):
         if not self.by_index or _is_geometric(theta):
             return None
         return "its frequencies are not those that ramp=code counts; use yarn:ramp=paper"
-
-
-class Numbering(Extrapolation):
-    """Base: gives the tokens of a randomized encoding other indices than in training."""
-
-    @abstractmethod
-    def __call__(self, key: Tensor, final_length: Tensor, l_max: int) -> Tensor:
-        """Return indices below l_max for each sequence, laid out as by `random_subset`."""
-
-    def why_unsupported(self, encoding: PositionalEncoding) -> str | None:
-        if isinstance(encoding, Randomized):
-            return None
-        return f"changes randomized positions; {type(encoding).__name__} has none"
-
-    def apply(self, encoding: PositionalEncoding) -> None:
-        assert isinstance(encoding, Randomized)
-        encoding.numbering = self
-
-
-class Plain(Numbering):
-    """Number tokens 0, 1, 2, ..., as encodings without randomness do.
-
-    The paper draws random indices in evaluation too; some later code evaluates with plain indices.
-    """
-
-    name = "plain"
-    label = "plain"
-    paper = "Ruoss et al. 2023, arXiv 2305.16843"
-
-    def __call__(self, key: Tensor, final_length: Tensor, l_max: int) -> Tensor:
-        return torch.arange(l_max, device=key.device).expand(len(key), -1)
-
-
-class Even(Numbering):
-    """Number tokens evenly over the whole range of training's draws, without randomness.
-
-    Token t of a sequence that may grow to n tokens gets floor((2t + 1) l_max / (2n)), the middle of
-    the t-th of n equal parts of 0 .. l_max - 1. This is not in the paper; it separates the effect
-    of randomness from that of the spread.
-    """
-
-    name = "even"
-    label = "even"
-    paper = "Ruoss et al. 2023, arXiv 2305.16843"
-
-    def __call__(self, key: Tensor, final_length: Tensor, l_max: int) -> Tensor:
-        t = torch.arange(l_max, device=key.device)
-        # Past a sequence's end the formula exceeds the range, and would overrun tables.
-        return ((2 * t + 1) * l_max // (2 * final_length[:, None])).clamp_max(l_max - 1)
-
-
-class Redraw(Numbering):
-    """Number tokens by another draw of the random subset, which shows the effect of a draw.
-
-    A grid holds one draw, because averages of several are not binomial counts; to average over
-    draws, average their grids.
-
-    draw  number of the independent draw, from 1; 0 is the encoding's own
-    """
-
-    name = "redraw"
-    label = "redraw"
-    paper = "Ruoss et al. 2023, arXiv 2305.16843"
-
-    def __init__(self, *, draw: int = 1) -> None:
-        if not 1 <= draw < 2**32:
-            raise UsageError(f"redraw: draw must be from 1 to {2**32 - 1}, not {draw}")
-        self.draw = draw
-
-    def __call__(self, key: Tensor, final_length: Tensor, l_max: int) -> Tensor:
-        return random_subset(key, final_length, l_max, self.draw)
 
 
 def _is_geometric(theta: Tensor) -> bool:
