@@ -205,7 +205,7 @@ class PositionalEncoding(nn.Module):
     def indices(self, seqs: Sequences) -> Tensor:
         """Return the index of each token: [1, T], or [B, T] if rows differ.
 
-        int64; float64 only if a modifier scales the index.
+        int64; float64 only if a modifier scales the index, or if it is drawn so.
         """
         return seqs.place + seqs.offset
 

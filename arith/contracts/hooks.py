@@ -62,7 +62,8 @@ def tensors_in(value: Any) -> Iterator[Tensor]:
     if isinstance(value, Tensor):
         yield value
     elif isinstance(value, Sequences):
-        yield from tensors_in([value.tokens, value.final_length, value.key, value.starts])
+        yield from tensors_in([value.tokens, value.final_length, value.key])
+        yield from tensors_in([value.starts, value.query_scale])
     elif isinstance(value, list | tuple | dict):
         for inner in value.values() if isinstance(value, dict) else value:
             yield from tensors_in(inner)

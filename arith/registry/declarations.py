@@ -13,7 +13,9 @@ from tape_arith.models.errors import UsageError
 
 Value = str | int | float | bool | None
 _ROOT = Path(__file__).parents[2]
-_WITH_KINDS = ("tape_arith.models.encodings.", "tape_arith.models.families.")
+_WITH_KINDS = tuple(
+    f"tape_arith.models.{name}." for name in ("encodings", "families", "extrapolations")
+)
 """Modules whose classes declare a kind."""
 
 

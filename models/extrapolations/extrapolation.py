@@ -15,7 +15,6 @@ class Extrapolation(ABC):
     name: ClassVar[str] = ""
     """Name after a plus on the command line; a class without a name is a base."""
     label: ClassVar[str] = ""
-    #: "at test time"; each module says it again, because listing reads one file alone.
     kind: ClassVar[str] = "at test time"
     paper: ClassVar[str] = ""
 

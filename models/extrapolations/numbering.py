@@ -8,17 +8,15 @@ from torch import Tensor
 from tape_arith.models.encoding import PositionalEncoding
 from tape_arith.models.errors import UsageError
 from tape_arith.models.extrapolations.extrapolation import Extrapolation
-from tape_arith.models.families.randomized import Randomized, random_subset
+from tape_arith.models.families.randomized import Randomized
 
 
 class Numbering(Extrapolation):
     """Base: gives the tokens of a randomized encoding other indices than in training."""
 
-    kind = "at test time"
-
     @abstractmethod
-    def __call__(self, key: Tensor, final_length: Tensor, l_max: int) -> Tensor:
-        """Return indices below l_max for each sequence, laid out as by `random_subset`."""
+    def __call__(self, encoding: Randomized, key: Tensor, final_length: Tensor) -> Tensor:
+        """Return indices below l_max for each sequence, laid out as by `Randomized.drawn`."""
 
     def why_unsupported(self, encoding: PositionalEncoding) -> str | None:
         if isinstance(encoding, Randomized):
@@ -40,8 +38,8 @@ class Plain(Numbering):
     label = "plain"
     paper = "Ruoss et al. 2023, arXiv 2305.16843"
 
-    def __call__(self, key: Tensor, final_length: Tensor, l_max: int) -> Tensor:
-        return torch.arange(l_max, device=key.device).expand(len(key), -1)
+    def __call__(self, encoding: Randomized, key: Tensor, final_length: Tensor) -> Tensor:
+        return torch.arange(encoding.l_max, device=key.device).expand(len(key), -1)
 
 
 class Even(Numbering):
@@ -56,14 +54,15 @@ class Even(Numbering):
     label = "even"
     paper = "Ruoss et al. 2023, arXiv 2305.16843"
 
-    def __call__(self, key: Tensor, final_length: Tensor, l_max: int) -> Tensor:
+    def __call__(self, encoding: Randomized, key: Tensor, final_length: Tensor) -> Tensor:
+        l_max = encoding.l_max
         t = torch.arange(l_max, device=key.device)
         # Past a sequence's end the formula exceeds the range, and would overrun tables.
         return ((2 * t + 1) * l_max // (2 * final_length[:, None])).clamp_max(l_max - 1)
 
 
 class Redraw(Numbering):
-    """Number tokens by another draw of the random subset, which shows the effect of a draw.
+    """Number tokens by another draw of their random numbers, which shows the effect of a draw.
 
     A grid holds one draw, because averages of several are not binomial counts; to average over
     draws, average their grids.
@@ -80,5 +79,5 @@ class Redraw(Numbering):
             raise UsageError(f"redraw: draw must be from 1 to {2**32 - 1}, not {draw}")
         self.draw = draw
 
-    def __call__(self, key: Tensor, final_length: Tensor, l_max: int) -> Tensor:
-        return random_subset(key, final_length, l_max, self.draw)
+    def __call__(self, encoding: Randomized, key: Tensor, final_length: Tensor) -> Tensor:
+        return encoding.drawn(key, final_length, self.draw)

@@ -29,8 +29,6 @@ class Rescaling(Extrapolation):
            all rows, short ones too
     """
 
-    kind = "at test time"
-
     def __init__(self, *, scale: Literal["problem", "static"] = "problem") -> None:
         self.scale = scale
 

@@ -20,7 +20,6 @@ class LogN(Extrapolation):
 
     name = "logn"
     label = "log n"
-    kind = "at test time"
     paper = "Puvvada et al. 2025, arXiv 2504.08719"
 
     def __call__(self, seqs: Sequences, setting: Setting) -> Tensor:

@@ -1,4 +1,8 @@
-"""Randomize positions (Ruoss et al. 2023) of any encoding that reads indices."""
+"""Randomize positions (Ruoss et al. 2023) of any encoding that reads indices.
+
+Ruoss et al. draw whole numbers without replacement. Random Float Sampling (Shimizu et al. 2026,
+arXiv 2602.14050) draws real numbers, for encodings that compute with their index as a number.
+"""
 
 from collections.abc import Callable, Iterable
 
@@ -16,14 +20,16 @@ class Randomized(PositionalEncoding):
     Each sequence has one subset of `final_length` members for all layers, drawn by its key in
     training and at test time. The prompt determines the number of members, so that decoding never
     draws again: a prefix of a larger sorted subset is not a smaller sorted subset. A subclass sets
-    `l_max` to `position_range(setting, l_max)`.
+    `l_max` to `position_range(setting, l_max)`; with `real`, to draw sorted real numbers in
+    [0, l_max) instead, it computes with its index as a number.
     """
 
     kind = "randomized"
     l_max: int
+    real: bool = False
     computes_with_index = False  # already random
     #: An extrapolation that gives the indices at test time.
-    numbering: Callable[[Tensor, Tensor, int], Tensor] | None = None
+    numbering: Callable[["Randomized", Tensor, Tensor], Tensor] | None = None
 
     def indices(self, seqs: Sequences) -> Tensor:
         longest = seqs.bound or int(seqs.final_length.max())
@@ -32,9 +38,17 @@ class Randomized(PositionalEncoding):
                 f"a sequence may grow to {longest} tokens but positions are drawn from only "
                 f"l_max={self.l_max}; choose a larger l_max"
             )
-        number = self.numbering if self.numbering and not self.training else random_subset
-        numbers = number(seqs.key, seqs.final_length, self.l_max) + seqs.offset
+        if self.numbering is None or self.training:
+            numbers = self.drawn(seqs.key, seqs.final_length)
+        else:
+            numbers = self.numbering(self, seqs.key, seqs.final_length)
+        numbers = numbers + seqs.offset
         return numbers[:, : seqs.tokens.shape[1]] if seqs.starts is None else pack(numbers, seqs)
+
+    def drawn(self, key: Tensor, final_length: Tensor, draw: int = 0) -> Tensor:
+        """Draw the indices of sequences of these keys and final lengths: [n, l_max]."""
+        random_indices = random_reals if self.real else random_subset
+        return random_indices(key, final_length, self.l_max, draw)
 
     def products(self, extent: Workload) -> Iterable[MatMul]:
         """List the encoding's own products, with separate distances for every row."""
@@ -65,3 +79,14 @@ def random_subset(key: Tensor, final_length: Tensor, l_max: int, draw: int = 0) 
     rank = order.argsort(dim=1)
     unused = (rank >= final_length[:, None]).to(torch.uint8)
     return unused.argsort(dim=1, stable=True)
+
+
+def random_reals(key: Tensor, final_length: Tensor, l_max: int, draw: int = 0) -> Tensor:
+    """Draw for each key `final_length` independent uniform numbers in [0, l_max), and sort them.
+
+    Returns float64 [n, l_max], l_max past a sequence's end; multiples of l_max / 2^32. key and
+    final_length are int64 [n].
+    """
+    uniform = random_words(key, l_max, draw).to(torch.float64) / 2**32
+    unused = torch.arange(l_max, device=key.device) >= final_length[:, None]
+    return uniform.masked_fill(unused, 1.0).sort(dim=1).values * l_max

@@ -24,7 +24,7 @@ NAMES = [
     *(f"{tape}:{option}" for tape in ("tape", "tape-heads") for option in TAPE_OPTIONS),
     *("tape+yarn", "rand-learned+even", "abacus+rand-rope+even", "abacus+fire", "abacus+rope+yarn"),
     *("abacus+tape", "coupling+rope", "abacus+bipe", "abacus+coupling", "abacus+aug-rope"),
-    *("aug-fire", "aug-tape", "aug-rope+yarn"),
+    *("aug-fire", "aug-tape", "aug-rope+yarn", "abacus+rand-fire:draw=float"),
     # Not told the tested length.
     *("rand-rope:l_max=300", "rand-learned:l_max=300", "learned-offset:rows=300"),
     *("abacus:k=20", "coupling:s=50"),

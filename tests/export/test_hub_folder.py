@@ -24,7 +24,7 @@ from tests.helpers.exported_runs import SMALL, greedy, made_run, problems
 EVERY = [place.name for place in locations("encoding") if place.is_builtin]
 JOINED = ["abacus+fire", "abacus+rope", "rope+yarn", "tape+yarn:ramp=paper", "rope+pi", "rope+ntk"]
 JOINED += ["rope+ntk-dynamic", "rand-rope+redraw", "aug-fire:a=4", "fox:b_f=5", "dape:base=fire"]
-JOINED += ["tape:form=vector", "coupling+t5", "abacus+tape+logn"]
+JOINED += ["tape:form=vector", "coupling+t5", "abacus+tape+logn", "rand-fire:draw=float"]
 VARIED = ["rope", "tape", "abacus+fire"]  # exported once more, as this decoder
 VARIANT = replace(SMALL, norm="deepnorm", loops=3, input_injection=True, attention_scale="log")
 COUNT = 18

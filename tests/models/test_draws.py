@@ -14,6 +14,7 @@ from torch import Tensor
 from tape_arith.arith.contracts import encoding as contract
 from tape_arith.arith.contracts import examples
 from tape_arith.arith.registry.locate import known_names
+from tape_arith.arith.registry.names import parse
 from tape_arith.models.combination import Combination
 from tape_arith.models.decoder import Decoder
 from tape_arith.models.encoding import PositionalEncoding
@@ -27,6 +28,7 @@ from tests.helpers.small_decoders import NUMBERINGS, build, setting
 DRAWS, FINAL = 4000, 11
 SMALL = setting(num_layers=3, num_heads=4, hidden_size=16)
 RANDOMIZED = [name for name in known_names("encoding") if name.startswith("rand-")]
+REAL = [f"{name}:draw=float" for name in RANDOMIZED if name != "rand-learned"]
 
 
 def same_rows(count: int = DRAWS, final_length: int = FINAL) -> Sequences:
@@ -224,16 +226,40 @@ def test_indices_fill_l_max_and_no_more(name: str) -> None:
         build(f"{name}:l_max=60", SMALL).indices(same_rows(2, 61))
 
 
+@pytest.mark.parametrize("name", REAL)
+@pytest.mark.parametrize("training", [True, False])
+def test_real_indices_are_sorted_independent_numbers(name: str, training: bool) -> None:
+    """Uniform in [0, l_max), in training and at test time; padding and bound change none."""
+    pe, seqs = build(f"{name}:l_max=60", SMALL).train(training), same_rows()
+    index = pe.indices(seqs)
+    assert index.dtype == torch.float64 and bool((index.diff(dim=1) > 0).all())
+    for key, row in zip(range(20), index.tolist(), strict=False):
+        words = sorted(random_words(torch.tensor([key]), FINAL)[0].tolist())
+        assert row == pytest.approx([word / 2**32 * 60 for word in words[: len(row)]], rel=1e-12)
+    whole = pe.indices(replace(seqs, tokens=torch.zeros(DRAWS, FINAL, dtype=torch.int64)))
+    assert torch.equal(whole[:, : index.shape[1]], index)
+    any_one = whole.gather(1, random_words(seqs.key, 1, draw=9) % FINAL)[:, 0]
+    assert_uniform((any_one / 6).long().tolist(), 0, 9)
+    assert 0 <= float(whole.min()) < 0.1 and 59.9 < float(whole.max()) < 60
+    wider = replace(seqs, bound=30, offset=5)
+    torch.testing.assert_close(pe.indices(wider), index + 5, rtol=0, atol=1e-12)
+
+
+def test_a_table_has_no_real_rows() -> None:
+    with pytest.raises(UsageError, match=r"rand-learned.*draw"):
+        parse("rand-learned:draw=float")
+
+
 def rows_of(length: int, count: int = 300) -> Sequences:
     tokens = torch.zeros(count, length, dtype=torch.int64)
     return Sequences(tokens, torch.full((count,), length), torch.arange(count))
 
 
-@pytest.mark.parametrize("name", RANDOMIZED)
+@pytest.mark.parametrize("name", [*RANDOMIZED, *REAL])
 def test_plain_numbers_make_it_its_plain_twin(name: str) -> None:
     """And nothing else does: in a published suite RandPE is RoPE, bit for bit."""
-    decoder = examples.decoder_for(name)
-    twin, weights = examples.decoder_for(name.removeprefix("rand-")), decoder.state_dict()
+    decoder, base = examples.decoder_for(name), name.partition(":")[0].removeprefix("rand-")
+    twin, weights = examples.decoder_for(base), decoder.state_dict()
     if "pe.table" in weights:
         weights["pe.table"] = weights["pe.table"][: len(twin.state_dict()["pe.table"])]
     twin.load_state_dict(weights)
@@ -252,9 +278,10 @@ def renumbered(name: str, finals: list[int]) -> list[list[int]]:
     return rows
 
 
+@pytest.mark.parametrize("name", ["rand-rope", "rand-rope:draw=float"])
 @pytest.mark.parametrize("numbering", NUMBERINGS)
-def test_training_never_sees_another_numbering(numbering: str) -> None:
-    both = [examples.decoder_for(name) for name in (f"rand-rope+{numbering}", "rand-rope")]
+def test_training_never_sees_another_numbering(numbering: str, name: str) -> None:
+    both = [examples.decoder_for(each) for each in (f"{name}+{numbering}", name)]
     assert min(changes(*both)) > 0.01
     assert max(changes(*(decoder.train() for decoder in both))) == 0
 
@@ -283,6 +310,15 @@ def test_another_draw_is_another_independent_subset() -> None:
     # Hypergeometric: mean n^2 / l_max.
     variance = n * n / l_max * (1 - n / l_max) * (l_max - n) / (l_max - 1)
     assert abs(float(shared.mean()) - n * n / l_max) < 5 * (variance / DRAWS) ** 0.5
+
+
+def test_another_draw_of_real_numbers_is_real_and_independent() -> None:
+    first, second = (
+        torch.tensor(renumbered(f"rand-rope:draw=float+redraw:draw={draw}", [20] * 2000))[:, :20]
+        for draw in (1, 2)
+    )
+    assert bool((second.frac() != 0).any(1).all()) and bool((second.diff(dim=1) > 0).all())
+    assert abs(float(torch.corrcoef(torch.stack((first.mean(1), second.mean(1))))[0, 1])) < 0.1
 
 
 # ---- random Fourier features -------------------------------------------------------------------

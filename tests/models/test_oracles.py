@@ -305,6 +305,8 @@ CASES = [
     Case("repo", layers=7, heads=1, head_dim=4),  # floor(7 / 3) = 2 plain ones
     *(Case(name, layers=1, length=41) for name in ("wall", "canon")),  # parts of 6 and 7 tokens
     Case("rand-learned", offset=0),
+    *(Case(f"rand-{name}:draw=float") for name in ("rope", "fire", "alibi", "sinusoidal")),
+    Case("rand-rope:draw=float", packed=True, training=True),
     Case("sinusoidal", offset=3000),
     # All 32 buckets and beyond, and distances on the edge of a bucket.
     Case("t5:max_distance=32", layers=1, heads=1, head_dim=2, length=40),
