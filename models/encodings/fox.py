@@ -45,6 +45,7 @@ class FoX(PositionalEncoding):
     b(t, i) = c_t - c_i, c the cumulative sum over tokens of ln f, f_t = sigmoid(W x_t + b), x the
     block's normalized input: exp(q k) is multiplied by f_{i+1} .. f_t. W [H, D] starts from
     N(0, 0.02), b [H] from `b_f`. The "pro" block (output gates, norms, shifted keys) is left out.
+    CABLE (arXiv 2503.08067) is this with negated gate weights.
 
     b_f  first bias of the gates: with 0, as in the authors' code, f is near 1/2 and a key 120
          tokens back starts at a bias of -83; with 5, f = 0.993
