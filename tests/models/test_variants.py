@@ -22,7 +22,7 @@ from tape_arith.arith.registry.names import parse
 from tape_arith.models.build import build_decoder
 from tape_arith.models.decoder import Decoder, DecoderConfig
 from tape_arith.models.errors import UsageError
-from tests.helpers.small_decoders import packed_digits, setting_of
+from tests.helpers.small_decoders import error, packed_digits, setting_of
 from tests.helpers.small_training import small, trainer
 
 VARIANTS: dict[str, dict[str, Any]] = {
@@ -170,6 +170,20 @@ def test_scalable_softmax_multiplies_scores_by_log_n() -> None:
     places = [*range(1, 8), *range(1, 6)]
     expected = torch.tensor([[[s * math.log(n) for s in (0.5, 2.0)] for n in places]])
     torch.testing.assert_close(seen, [expected])
+
+
+@pytest.mark.parametrize("name", [name for name in NAMES if name != "stick-breaking"])
+def test_no_score_escapes_its_factor(name: str) -> None:
+    """Where the factor is 0 queries say nothing, so that other weights of theirs change no bit."""
+    decoder, seqs = examples.decoder_for(name, attention_scale="log"), examples.example_batch()
+    scored, blocks = examples.forward(decoder, seqs), decoder.blocks
+    for block in blocks:
+        block.get_parameter("score_scale").data.zero_()
+    unscored = examples.forward(decoder, seqs)
+    for block in blocks:
+        block.get_parameter("qkv.weight").data.chunk(3)[0].mul_(-2)
+    assert torch.equal(examples.forward(decoder, seqs), unscored)
+    assert error(scored, unscored) > 1e-3
 
 
 def test_scores_without_a_softmax_are_not_scaled() -> None:
