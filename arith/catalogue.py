@@ -122,7 +122,11 @@ def _part_text(facts: dict[str, Any]) -> str:
     if option := facts["told_by"]:
         lines += ["", f"Training depends on the longest tested length, unless {option} is given."]
     if "axes" in facts:
-        lines += ["", f"lengths: {'; '.join(axis['name'] for axis in facts['axes'])}"]
+        lengths = [
+            axis["name"] + (f", a place from 1 to {axis['places']}" if axis["places"] else "")
+            for axis in facts["axes"]
+        ]
+        lines += ["", f"lengths: {'; '.join(lengths)}"]
         lines += [f"example: {facts['example']} is the tokens {facts['tokens']}"]
     lines += ["", f"OPTIONS ({facts['name']}:option=value)"] if facts["options"] else []
     for name, option in facts["options"].items():

@@ -10,7 +10,7 @@ import pandas as pd
 from tape_arith.arith.compare import captions
 from tape_arith.arith.compare.lengths import of_length, unit
 from tape_arith.arith.errors import unknown
-from tape_arith.arith.grids.axes import REGION_WORDS, REGIONS, Region
+from tape_arith.arith.grids.axes import REGION_WORDS, REGIONS, Region, length_axes
 from tape_arith.arith.grids.panel import SOLVED, Panel
 from tape_arith.arith.grids.statistics import student_t
 
@@ -249,7 +249,7 @@ def _longer(more: int, panel: Panel) -> Column[Any]:
         return own.seeds_by_length().get(own.first.trained_digits + more, ())
 
     counted = next(unit(axis) for axis in panel.axes if axis.counts == "digits")
-    longer = "the longer operand has" if len(panel.axes) > 1 else "the problem has"
+    longer = "the longer operand has" if len(length_axes(panel.axes)) > 1 else "the problem has"
     return _of_seeds(
         longer_key(more),
         f"{length} {counted}, %",

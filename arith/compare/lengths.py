@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable
 
-from tape_arith.arith.grids.axes import Axes, ScoredAxis
+from tape_arith.arith.grids.axes import Axes, ScoredAxis, length_axes
 
 _OPERANDS = {"a": "first operand", "b": "second operand"}
 
@@ -52,21 +52,25 @@ def cell(axes: Axes) -> str:
 def measured(axes: Axes, lengths: Iterable[object]) -> str:
     """Return a length on each axis with its unit, as in "5 operands of 6 digits".
 
-    Equal words are written once: "8 digits" holds for each of two numbers.
+    Equal words are written once: "8 digits" holds for each of two numbers. Places are no lengths.
     """
     words = dict.fromkeys(
-        f"{length} {unit(axis)}" for length, axis in zip(lengths, axes, strict=True)
+        f"{length} {unit(axis)}"
+        for length, axis in zip(lengths, axes, strict=True)
+        if not axis.is_place
     )
     return (" of " if axes[0].counts == "operands" else " and ").join(words)
 
 
 def trained_and_tested(axes: Axes) -> str:
-    """Return "trained to 4 digits and tested to 8"."""
+    """Return "trained to 4 digits and tested to 8", with ", at 8 depths" for an axis of places."""
     trained = measured(axes, [axis.trained for axis in axes])
     tested = measured(axes, [axis.tested for axis in axes])
-    if len({(unit(axis), axis.tested) for axis in axes}) == 1:
-        tested = str(axes[0].tested)  # the unit is that of the trained lengths
-    return f"trained to {trained} and tested to {tested}"
+    lengths = length_axes(axes)
+    if len({(unit(axis), axis.tested) for axis in lengths}) == 1:
+        tested = str(lengths[0].tested)  # the unit is that of the trained lengths
+    places = [f", at {axis.tested} {axis.name}s" for axis in axes if axis.is_place]
+    return "".join([f"trained to {trained} and tested to {tested}", *places])
 
 
 def of_length(axes: Axes, length: str) -> str:
@@ -74,7 +78,7 @@ def of_length(axes: Axes, length: str) -> str:
     units = [unit(axis) for axis in axes if axis.counts == "digits"]
     if len(units) > 1:
         return f"whose longer operand has {length} {units[0]}"
-    operands = [axis for axis in axes if axis.counts != "digits"]
+    operands = [axis for axis in axes if axis.counts == "operands"]
     return " and ".join(
         [f"of {length} {units[0]}", *(f"up to {axis.trained} {unit(axis)}" for axis in operands)]
     )
@@ -83,7 +87,7 @@ def of_length(axes: Axes, length: str) -> str:
 def distributions(axes: Axes) -> str:
     """Describe the cells in and out of distribution."""
     trained, longer = "trained lengths", "longer ones"
-    if len(axes) == 2:
+    if len(length_axes(axes)) == 2:
         both = "operands" if operand(axes[0]) else "lengths"
         trained = f"both {both} {'of trained length' if operand(axes[0]) else 'trained'}"
         longer = f"the rest, in which one {both[:-1]} is longer or both"
@@ -92,10 +96,15 @@ def distributions(axes: Axes) -> str:
 
 def cell_pattern(axes: Axes) -> str:
     """Return the name of a cell with {0} and {1} for its lengths, as in "{0} and {1} digits"."""
-    places = [f"{{{number}}}" for number in range(len(axes))]
+    numbers = [f"{{{number}}}" for number in range(len(axes))]
     if len({unit(axis) for axis in axes}) < len(axes):
-        return f"{' and '.join(places)} {unit(axes[0])}"
-    return measured(axes, places)
+        return f"{' and '.join(numbers)} {unit(axes[0])}"
+    places = [
+        f" at {axis.name} {number}"
+        for axis, number in zip(axes, numbers, strict=True)
+        if axis.is_place
+    ]
+    return "".join([measured(axes, numbers), *places])
 
 
 def longest_words(axes: Axes) -> str:

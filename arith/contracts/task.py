@@ -71,13 +71,18 @@ def _prompt_sizes(name: str, digits: int, count: int) -> tuple[Int64, Int64]:
 
 def check_builds(name: str) -> None:
     """It is built with its options, makes problems and reads its `example`; it has one or two axes,
-    at least one of digits.
+    at least one of digits. An axis that counts places says how many, and no other does.
 
     Usually: a symbol that the vocabulary lacks and `symbols` does not name; arrays whose first
     dimension is not that of the problems.
     """
-    counts = [axis.counts for axis in load_task(name).axes]
+    axes = load_task(name).axes
+    counts = [axis.counts for axis in axes]
     assert len(counts) in (1, 2) and "digits" in counts, f"axes of {', '.join(counts) or 'nothing'}"
+    for axis in axes:
+        assert axis.is_place == (axis.places >= axis.shortest), (
+            f"{axis.places} places on the axis {axis.name}, which counts {axis.counts}"
+        )
     _problems(name)
     load_task(name).parse(load_task(name).example)
 
@@ -141,7 +146,8 @@ def check_final_length(name: str) -> None:
 
 
 def check_lengths(name: str) -> None:
-    """A prompt has a token for each digit of its lengths, and longer problems have longer prompts.
+    """A prompt has a token for each digit of its lengths, and longer problems have longer prompts;
+    along an axis of places the prompt's bound stays the same.
 
     Usually: `draw` ignores `lengths` or caps them; an axis in the wrong column of `lengths`.
     """
@@ -157,6 +163,13 @@ def check_lengths(name: str) -> None:
         )
     lengths, sizes = measured[0]
     for axis, declared in enumerate(axes):
+        if declared.is_place:
+            last = np.where(np.arange(len(axes)) == axis, declared.places, lengths)
+            bound, at_last = map(load_task(name).prompt_bound, (lengths, last))
+            assert np.array_equal(bound, at_last), (
+                f"prompts are bounded by another number at another {declared.name}: no place"
+            )
+            continue
         other_lengths = np.delete(lengths, axis, axis=1)
         # Padding hides what is shorter than the longest.
         alike = (other_lengths == other_lengths.min(axis=0)).all(axis=1)

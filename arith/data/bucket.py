@@ -86,9 +86,10 @@ class Bucket:
 
     @property
     def most(self) -> tuple[int, ...]:
-        """The greatest length on each axis of the task."""
+        """The greatest length, or the last place, on each axis of the task."""
         limits = {"digits": self.max_digits, "operands": self.max_operands}
-        return tuple(limits[axis.counts] for axis in load_task(self.task).axes)
+        axes = load_task(self.task).axes
+        return tuple(axis.places or limits[axis.counts] for axis in axes)
 
     @property
     def shape(self) -> tuple[int, ...]:
@@ -132,11 +133,13 @@ class Bucket:
     def axis_lengths(self, start: int, stop: int) -> Int64:
         """Return the length on each axis of problems start .. stop - 1: int64[n, axes]."""
         _check_range(start, stop)
-        span_length = _blocks_together(self.num_cells) * self.num_cells
+        num_cells = self.num_cells
+        span_length = _blocks_together(num_cells) * num_cells
         cells = [np.zeros(0, dtype=np.int64)]
         for span in range(start // span_length, -(-stop // span_length)):
             first = span * span_length
-            cells.append(_cells(self, span)[max(start - first, 0) : stop - first].astype(np.int64))
+            inside = slice(max(start - first, 0), stop - first)
+            cells.append(_cells(self, num_cells, span)[inside].astype(np.int64))
         shortest = [axis.shortest for axis in load_task(self.task).axes]
         places = np.unravel_index(np.concatenate(cells), self.shape)
         return np.stack(places, axis=1) + shortest
@@ -233,9 +236,11 @@ def _blocks_together(num_cells: int) -> int:
 
 
 @lru_cache(maxsize=32)  # one span per thread, up to 32 threads
-def _cells(bucket: Bucket, span: int) -> npt.NDArray[np.uint32]:
-    """Return the cell of each problem in a span of blocks, 0 .. C - 1."""
-    num_cells = bucket.num_cells
+def _cells(bucket: Bucket, num_cells: int, span: int) -> npt.NDArray[np.uint32]:
+    """Return the cell of each problem in a span of blocks, 0 .. C - 1.
+
+    C belongs to the cache's key: a user's task may get other axes in its changed file.
+    """
     together = _blocks_together(num_cells)
     raw = words(bucket._key("order"), span * together, together, num_cells)
     # Sorting random words with a cell's number in their low bits shuffles the cells. All words

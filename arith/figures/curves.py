@@ -19,6 +19,7 @@ from tape_arith.arith.compare.labels import display_names
 from tape_arith.arith.compare.lengths import measured
 from tape_arith.arith.figures import style
 from tape_arith.arith.figures.looks import looks_of
+from tape_arith.arith.grids.axes import length_axes
 
 _MEASURES = {
     "state norm": ("norm of e", "Frobenius norm a frequency"),
@@ -157,7 +158,7 @@ def footnote(content: Curves, labels: Mapping[str, str] | None = None) -> str:
     if axes := content.axes:
         trained = measured(axes, [axis.trained for axis in axes])
         tested = measured(axes, [axis.tested for axis in axes])
-        cells = "pair of lengths" if len(axes) > 1 else "length"
+        cells = "pair of lengths" if len(length_axes(axes)) > 1 else "length"
     sentences = [
         f"Task {content.task}, trained to {trained} "
         f"(preset {preset_words(content.preset, content.settings)}), {describe_seeds(seeds)}."

@@ -19,7 +19,10 @@ REGION_WORDS: dict[Region, str] = {region: region.replace("_", " ") for region i
 
 
 class ScoredAxis(NamedTuple):
-    """An axis of a grid: its task's name and column, its shortest, trained and tested length."""
+    """An axis of a grid: its task's name and column, its shortest, trained and tested length.
+
+    An axis of places is trained and tested up to its last place.
+    """
 
     name: str
     column: str
@@ -33,8 +36,18 @@ class ScoredAxis(NamedTuple):
         """int64: the lengths along the axis."""
         return np.arange(self.shortest, self.tested + 1)
 
+    @property
+    def is_place(self) -> bool:
+        """Tell whether it counts places, along which no problem is longer than another."""
+        return self.counts == "places"
+
 
 Axes = tuple[ScoredAxis, ...]
+
+
+def length_axes(axes: Axes) -> Axes:
+    """Return the axes along which problems become longer."""
+    return tuple(axis for axis in axes if not axis.is_place)
 
 
 def digit_pairs(trained: int, tested: int) -> Axes:
@@ -92,13 +105,14 @@ def region_mask(region: Region, axes: Axes) -> Bools:
 
 
 def regions(axes: Axes) -> tuple[Region, ...]:
-    """Return the regions of a grid; only a grid of two axes has "one longer" and "both longer".
+    """Return the regions of a grid; only one of two lengths has "one longer" and "both longer".
 
     >>> regions(digit_pairs(4, 8)[:1])
     ('in_distribution', 'out_of_distribution', 'all_cells')
     """
     pairs = ("one_longer", "both_longer")
-    return tuple(region for region in REGIONS if len(axes) == 2 or region not in pairs)
+    has_pairs = len(length_axes(axes)) == 2
+    return tuple(region for region in REGIONS if has_pairs or region not in pairs)
 
 
 def longest_digits(axes: Axes, lengths: NDArray[Any]) -> Ints:

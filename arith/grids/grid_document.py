@@ -30,7 +30,7 @@ _Cells = Annotated[list[list[_Value]], BeforeValidator(_as_rows)]
 class _Axis(Part):
     name: Text
     column: Annotated[Text, Field(pattern=r"^[a-z][a-z0-9_]*$")]
-    counts: Literal["digits", "operands"]
+    counts: Literal["digits", "operands", "places"]
     shortest: Positive
     trained: Positive
     tested: Positive
@@ -39,6 +39,8 @@ class _Axis(Part):
     def _check_order(self) -> Self:
         if not self.shortest <= self.trained <= self.tested:
             raise ValueError("an axis has 'shortest' <= 'trained' <= 'tested'")
+        if self.counts == "places" and self.trained < self.tested:
+            raise ValueError("all of the places of an axis are trained")
         return self
 
 

@@ -23,19 +23,28 @@ _TRIES = 32
 
 
 class Axis(NamedTuple):
-    """A length of a problem, which a grid's rows or columns count.
+    """A length of a problem, or a place in it, which a grid's rows or columns count.
 
-    name      for people, as in "digits of a"
+    A place does not make a problem longer: 1 to `places` are trained and tested at any length, so
+    that nothing is out of distribution along it.
+
+    name      for people, as in "digits of a"; of a place in the singular, as in "depth"
     column    in tables of cells, as in "digits_a"
     counts    "digits": a preset limits it by trained_digits and tested_digits; "operands": by
-              trained_operands and tested_operands
+              trained_operands and tested_operands; "places": `places` is its limit
     shortest  the least length that has problems
+    places    number of places; 0 of a length
     """
 
     name: str
     column: str
-    counts: Literal["digits", "operands"] = "digits"
+    counts: Literal["digits", "operands", "places"] = "digits"
     shortest: int = 1
+    places: int = 0
+
+    @property
+    def is_place(self) -> bool:
+        return self.counts == "places"
 
 
 class Problems(NamedTuple):

@@ -141,6 +141,35 @@ def test_a_bound_that_tells_of_the_answers_beside_it_is_seen(here: Path) -> None
     assert broken.check == "final length" and "other problems" in broken.happened
 
 
+PLACE = """
+    from tape_arith.arith.tasks.task import Axis
+
+    axes = (OneString.axes[0], Axis("depth", "depth", counts="places", places=3))
+"""
+
+
+@pytest.mark.parametrize(
+    ("slip", "broken", "happened"),
+    [
+        (PLACE, "", ""),
+        (PLACE.replace(", places=3", ""), "builds", "0 places on the axis depth"),
+        (PLACE.replace('"places"', '"digits"'), "builds", "3 places on the axis depth"),
+        (
+            PLACE + SLIPS["bounds"].replace("lengths[:, 0]", "lengths.sum(axis=1) + 1"),
+            "lengths",
+            "another depth: no place",
+        ),
+    ],
+)
+def test_a_place_has_a_number_and_makes_no_prompt_longer(
+    slip: str, broken: str, happened: str, here: Path
+) -> None:
+    write(slip)
+    outcomes = [each for each in task_contract.examine("mine.py:Mine").outcomes if not each.holds]
+    assert [outcome.check for outcome in outcomes] == [broken] * bool(broken)
+    assert all(happened in outcome.happened for outcome in outcomes)
+
+
 @pytest.mark.parametrize(
     ("slip", "broken"),
     [

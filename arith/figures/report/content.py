@@ -21,7 +21,7 @@ from tape_arith.arith.compare.report import Report
 from tape_arith.arith.figures import style
 from tape_arith.arith.figures.heatmap import difference_colours, difference_limit
 from tape_arith.arith.figures.looks import looks_of
-from tape_arith.arith.grids.axes import REGION_WORDS, Region, region_mask, shape
+from tape_arith.arith.grids.axes import REGION_WORDS, Region, length_axes, region_mask, shape
 from tape_arith.arith.grids.panel import Panel, significant_cells
 from tape_arith.arith.grids.statistics import wilson
 
@@ -29,7 +29,7 @@ _PARTS: Mapping[int, tuple[Region, ...]] = {
     1: ("in_distribution", "out_of_distribution"),
     2: ("in_distribution", "one_longer", "both_longer"),
 }
-"""Regions that divide a grid of so many axes: each cell is in exactly one."""
+"""Regions that divide a grid of so many lengths: each cell is in exactly one."""
 _SHOWN = 5
 """The most curves that are drawn at first: the references, and those that go furthest."""
 _PEN = 2
@@ -39,7 +39,7 @@ _PEN = 2
 def content(report: Report) -> dict[str, Any]:
     """Return all that the page's script draws, as plain Python for JSON."""
     panels, first = report.panels, report.panels[0]
-    regions = _PARTS[len(first.axes)]
+    regions = _PARTS[len(length_axes(first.axes))]
     parts = [region_mask(region, first.axes) for region in regions]
     # For each choice, the panels with something to show, by their place.
     chosen: dict[str, dict[int, Panel]] = {"mean": dict(enumerate(panels))}

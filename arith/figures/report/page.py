@@ -28,7 +28,7 @@ from tape_arith.arith.compare.report import Report
 from tape_arith.arith.figures.report.content import content
 from tape_arith.arith.figures.style import scale_end
 from tape_arith.arith.files import write_text
-from tape_arith.arith.grids.axes import Axes, region_mask
+from tape_arith.arith.grids.axes import Axes, length_axes, region_mask
 from tape_arith.arith.origin import version_and_commit
 
 _IN_OTHER_CELLS = ["rank", "encoding", "kind", "seeds", "each_seed", "converged"]
@@ -98,7 +98,7 @@ def _words(axes: Axes) -> dict[str, str]:
         "map": "heatmap" if len(axes) > 1 else "chart",
         "cell": cell(axes),
         "longest": longest_words(axes),
-        "some_lengths": "each pair of some lengths" if len(axes) > 1 else "each of some lengths",
+        "some_lengths": f"each {'pair ' * (len(length_axes(axes)) > 1)}of some lengths",
         "distributions": distributions(axes),
         "trained_share": f"{100 * region_mask('in_distribution', axes).mean():.0f}",
     }
