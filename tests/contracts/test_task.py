@@ -19,6 +19,8 @@ FORMATS = (
     "addition:hints=true:markers=99:pad=true:spaces=9",
     "copy:hints=true",
     "modular-sum:modulus=10000:spaces=3",
+    "passkey:key=5:depths=3:spaces=4",
+    "recall:gaps=3:keys=116",
     "multiplication:b_digits=3:scratchpad=true",
     "multiplication:scratchpad=true",
     "or:op=xor:pad=true",

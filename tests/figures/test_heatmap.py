@@ -22,7 +22,7 @@ from tape_arith.arith.figures.heatmap import compose, layout
 from tape_arith.arith.figures.style import page, save
 from tape_arith.arith.grids.panel import Panel, panels_of, significant_cells
 from tests.helpers.figures import assert_texts_are_apart
-from tests.helpers.made_grids import LISTS, drawn, flat
+from tests.helpers.made_grids import DEPTHS, LISTS, drawn, flat
 
 
 def panel(encoding: str, seeds: Sequence[int] = (0, 1, 2), **more: Any) -> Panel:
@@ -94,6 +94,18 @@ def test_lists_stand_on_their_own_lengths() -> None:
     figure.draw_without_rendering()
     box = first.get_position()
     assert box.width * figure.get_figwidth() == pytest.approx(box.height * figure.get_figheight())
+
+
+def test_the_frame_of_the_trained_lengths_spans_every_depth() -> None:
+    figure = compose(panels_of(drawn(name, 0, DEPTHS) for name in ("rope", "fire")))
+    for ax in figure.axes[:3]:  # two encodings and their difference
+        assert values(ax).shape == (5, 8)
+        outline = next(patch for patch in ax.patches if isinstance(patch, Rectangle))
+        assert outline.get_bbox().bounds == (0, 0, 4, 5)  # 1 to 4 digits, all 5 depths
+        assert list(ax.get_yticks()) == [0.5, 1.5, 2.5, 3.5, 4.5]
+    first = figure.axes[0]
+    assert (first.get_ylabel(), first.get_xlabel()) == ("depth", "digits of haystack")
+    assert "trained to 4 digits and tested to 8, at 5 depths (" in words(figure)
 
 
 # ---- the difference of two ---------------------------------------------------------------------

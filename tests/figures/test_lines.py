@@ -14,7 +14,7 @@ from tape_arith.arith.grids.axes import Axes, digit_pairs
 from tape_arith.arith.grids.panel import Panel, panels_of
 from tape_arith.arith.grids.statistics import wilson
 from tests.helpers.figures import assert_nothing_is_cut_off, words
-from tests.helpers.made_grids import BITS, LISTS, drawn
+from tests.helpers.made_grids import BITS, DEPTHS, LISTS, drawn
 from tests.helpers.pages import Page, report
 
 LENGTHS = np.arange(1, 9)
@@ -88,6 +88,22 @@ def test_over_the_longer_operand(axes: Axes, seeds: int) -> None:
     along = "digits of the longer operand" if axes != LISTS else "digits"
     assert figure.axes[0].get_xlabel() == along
     assert_nothing_is_cut_off(figure)
+
+
+def test_of_a_place_the_mean_is_drawn_and_no_region_is_of_two_lengths() -> None:
+    (panel,) = panels_of([drawn("rope", 0, DEPTHS)])
+    (ax,) = compose([panel], by_length=True).axes
+    shares = np.asarray(ax.lines[0].get_ydata())
+    np.testing.assert_allclose(shares, panel.exact.mean(axis=0) / 100)
+    assert ax.get_xlabel() == "digits of haystack"
+    made = report([*panel.grids])
+    numbers = content(made)
+    assert numbers["shape"] == [5, 8] and numbers["cell"] == "{1} digits at depth {0}"
+    assert numbers["regions"]["words"] == ["in distribution", "out of distribution"]
+    assert numbers["regions"]["cells"] == 5 * "00001111"
+    text = " ".join(" ".join(Page(page(made)).texts).split())
+    assert "trained lengths; out of distribution: longer ones" in text
+    assert "scores 50 % over all cells" in text.replace("\N{NO-BREAK SPACE}", " ")
 
 
 @pytest.mark.parametrize(

@@ -11,10 +11,19 @@ from hypothesis import strategies as st
 
 from tape_arith.arith.data.bucket import Bucket
 from tape_arith.arith.errors import Corrupt, UsageError
-from tape_arith.arith.grids.axes import REGIONS, digit_pairs, region_mask
+from tape_arith.arith.grids.axes import (
+    REGIONS,
+    Bools,
+    Region,
+    digit_pairs,
+    number_longer,
+    region_mask,
+    regions,
+    scored_axes,
+)
 from tape_arith.arith.grids.comparable import check_comparable, differences, is_same_run
 from tape_arith.arith.grids.grid import Grid
-from tests.helpers.made_grids import blank, filled, scored
+from tests.helpers.made_grids import DEPTHS, blank, drawn, filled, scored
 
 RESULTS = Path(__file__).parents[2] / "results"
 
@@ -30,6 +39,20 @@ def test_masks_by_hand() -> None:
         "out_of_distribution": [[0, 1, 1], [1, 1, 1], [1, 1, 1]],
         "all_cells": [[1, 1, 1], [1, 1, 1], [1, 1, 1]],
     }
+
+
+def test_along_a_place_nothing_is_longer() -> None:
+    """The whole depth is in distribution, and a haystack alone is longer or not."""
+    longer = np.tile(np.arange(1, 9) > 4, (5, 1))
+    masks = {region: region_mask(region, DEPTHS) for region in regions(DEPTHS)}
+    expected: dict[Region, Bools] = {"in_distribution": ~longer, "out_of_distribution": longer}
+    assert list(masks) == [*expected, "all_cells"] and masks["all_cells"].all()
+    for region, mask in expected.items():
+        assert np.array_equal(masks[region], mask)
+    for depth in (1, 5):
+        assert number_longer(DEPTHS, np.array([[depth, 4], [depth, 5]])).tolist() == [0, 1]
+    trained, tested = (Bucket("passkey:depths=5", digits, 0, "any") for digits in (4, 8))
+    assert scored_axes(trained, tested) == DEPTHS and trained.most == (5, 4)
 
 
 def test_means_by_hand() -> None:
@@ -167,6 +190,16 @@ class TestFile:
         again.add(*scored(50, seed=3))  # scoring continues from a file as if it had not stopped
         grid.add(*scored(50, seed=3))
         assert again.content() == grid.content()
+
+    def test_a_place_is_in_the_file_and_all_of_it_is_trained(self, tmp_path: Path) -> None:
+        grid, path = drawn("rope", 0, DEPTHS), tmp_path / "grid.json"
+        grid.save(path)
+        assert Grid.load(path).axes == DEPTHS
+        assert np.array_equal(Grid.load(path).exact, grid.exact)
+        grid.axes = (DEPTHS[0]._replace(trained=4), DEPTHS[1])
+        grid.save(path)
+        with pytest.raises(Corrupt, match="all of the places"):
+            Grid.load(path)
 
     def test_published_grids_are_written_as_they_are_read(self, tmp_path: Path) -> None:
         paths = sorted(RESULTS.rglob("grid*.json"))

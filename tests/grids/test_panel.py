@@ -10,7 +10,7 @@ from tape_arith.arith.errors import UsageError
 from tape_arith.arith.grids.grid import Grid
 from tape_arith.arith.grids.panel import Panel, panels_of
 from tape_arith.arith.grids.statistics import student_t
-from tests.helpers.made_grids import LISTS, blank, drawn, filled, flat
+from tests.helpers.made_grids import DEPTHS, LISTS, blank, drawn, filled, flat
 
 
 @pytest.mark.parametrize(
@@ -112,6 +112,13 @@ class TestSolved:
     def test_of_lists_with_no_more_numbers_than_trained(self) -> None:
         grid = drawn("rope", 0, LISTS)  # 2 to 5 numbers, trained to 3; 1 to 8 digits
         shares = (grid.exact[0] + grid.exact[1]) / 200
+        assert Panel.of([grid]).by_length() == pytest.approx(
+            dict(zip(range(1, 9), shares, strict=True))
+        )
+
+    def test_of_a_haystack_at_every_depth(self) -> None:
+        grid = drawn("rope", 0, DEPTHS)  # 5 depths; 1 to 8 digits
+        shares = grid.exact.mean(axis=0) / 100
         assert Panel.of([grid]).by_length() == pytest.approx(
             dict(zip(range(1, 9), shares, strict=True))
         )

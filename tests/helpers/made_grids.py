@@ -57,6 +57,11 @@ LISTS = (
     ScoredAxis("digits", "digits", "digits", 1, 4, 8),
 )
 """Axes of 4 x 8 lengths, the first from 2 on."""
+DEPTHS = (
+    ScoredAxis("depth", "depth", "places", 1, 5, 5),
+    ScoredAxis("digits of haystack", "haystack", "digits", 1, 4, 8),
+)
+"""Axes of 5 places x 8 lengths."""
 BITS = (ScoredAxis("bits", "bits", "digits", 1, 4, 8),)
 
 
@@ -64,7 +69,7 @@ def drawn(encoding: str, seed: int, axes: Axes, **more: Any) -> Grid:
     """Return a grid over `axes`, all right where trained and drawn at random elsewhere."""
     exact = np.random.default_rng([seed, *encoding.encode()]).integers(0, 101, shape(axes))
     exact[region_mask("in_distribution", axes)] = 100
-    task = "sort" if len(axes) > 1 else "parity"
+    task = {LISTS: "sort", DEPTHS: "passkey:depths=5", BITS: "parity"}.get(axes, "addition")
     evaluation = {"task": task, **more.pop("evaluation", {})}
     given = {"size": 8, "axes": axes, "evaluation": evaluation, **more}
     return filled(exact, encoding=encoding, seed=seed, **given)

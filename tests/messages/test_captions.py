@@ -12,7 +12,7 @@ from tape_arith.arith.data.bucket import CARRY
 from tape_arith.arith.figures.curves import footnote as curves_footnote
 from tape_arith.arith.grids.axes import digit_pairs
 from tape_arith.arith.grids.panel import Panel, panels_of
-from tests.helpers.made_grids import BITS, LISTS, drawn, flat
+from tests.helpers.made_grids import BITS, DEPTHS, LISTS, drawn, flat
 from tests.helpers.messages import is_of
 
 
@@ -74,6 +74,13 @@ CAPTIONS: dict[str, tuple[Callable[[], str], str]] = {
         "(preset mini), 100 problems a cell, evaluation set 3f2a91bc, seed 0. ± is the 95 % "
         "interval: over problems, not over seeds (one seed). In a mean every cell weighs the "
         "same. Training has seen 0.0 % of the problems in distribution.",
+    ),
+    "depths": (
+        lambda: captions.footnote(panels_of([drawn("rope", 0, DEPTHS)])),
+        "Task passkey:depths=5, trained to 4 digits and tested to 8, at 5 depths (preset mini), "
+        "100 problems a cell (a guess is right in 0.1 %), evaluation set 3f2a91bc, seed 0. ± is "
+        "the 95 % interval: over problems, these runs only (one seed). In a mean every cell "
+        "weighs the same. Training has seen 0.0 % of the problems in distribution.",
     ),
     "bits": (
         lambda: captions.footnote(panels_of([drawn("rope", 0, BITS)])),
@@ -149,3 +156,9 @@ def test_what_a_reader_is_told(name: str) -> None:
     caption, sentences = CAPTIONS[name]
     text = caption().replace("\N{NO-BREAK SPACE}", " ")
     assert is_of(text, sentences), text
+
+
+def test_columns_of_a_haystack_are_of_its_digits_at_all_depths() -> None:
+    notes = board(*panels_of([drawn("rope", 0, DEPTHS)]))
+    assert "5 digits: exact match where the problem has 5, 1 more than trained." in notes
+    assert "largest length L such that of the problems of l digits that share is exact" in notes

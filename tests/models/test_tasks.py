@@ -1,4 +1,4 @@
-"""Encodings on the ten tasks: which they refuse, how they number digits, how large tables are.
+"""Encodings on the tasks: which they refuse, how they number digits, how large tables are.
 
 `python -m tests.models.test_tasks` writes the table of models/README.md anew.
 """
@@ -189,8 +189,9 @@ def coupling(task: str, text: str) -> list[int]:
 
 
 def bipe(task: str, text: str) -> list[int]:
-    """A sign is the last token of its segment (arXiv 2401.16421)."""
-    return [len(re.findall("[^0-9]", text[:t])) for t in range(len(text))]
+    """A sign is the last token of its segment (arXiv 2401.16421). Keys of recall are no signs."""
+    signs = "=" if task == "recall" else "[^0-9]"
+    return [len(re.findall(signs, text[:t])) for t in range(len(text))]
 
 
 NUMBERINGS = {"abacus": abacus, "coupling": coupling, "bipe": bipe}

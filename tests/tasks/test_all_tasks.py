@@ -5,7 +5,7 @@ import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from itertools import accumulate, pairwise, product
+from itertools import accumulate, pairwise, permutations, product
 from math import prod
 from typing import Any, NamedTuple
 
@@ -28,10 +28,11 @@ from tape_arith.arith.tasks.task import Problems, concatenate, take
 # Each option of a task alone, then all together, then what differs from both.
 VALUES = {"order": "plain", "pad": "true", "hints": "true", "spaces": "3", "scratchpad": "true"}
 VALUES |= {"b_digits": "3", "op": "xor", "modulus": "97", "markers": "9"}
+VALUES |= {"key": "5", "depths": "5", "gaps": "3", "keys": "99"}
 OTHERS = (
     *("addition:hints=true:scratchpad=true", "sum:hints=true:scratchpad=true", "or:op=and"),
     *("multiplication:b_digits=1", "multiplication:order=plain:pad=true:scratchpad=true"),
-    *("modular-sum:modulus=2", "modular-sum:modulus=10000:spaces=2"),
+    *("modular-sum:modulus=2", "modular-sum:modulus=10000:spaces=2", "passkey:key=1"),
 )
 
 
@@ -65,10 +66,15 @@ class Options(NamedTuple):
     op: str = "or"
     modulus: int = 10
     b_digits: int = 0
+    key: int = 3
+    depths: int = 8
+    gaps: int = 8
+    keys: int = 64
 
     @property
     def symbol(self) -> str:
         symbols = {"subtraction": "-", "multiplication": "x", "sort": ","}
+        symbols |= {"passkey": "#", "recall": ""}
         symbols["or"] = {"or": "|", "and": "&", "xor": "^"}[self.op]
         return symbols.get(self.task, "+")
 
@@ -85,6 +91,9 @@ def options(name: str) -> Options:
 def has_operands(name: str) -> bool:
     return options(name).task in ("sum", "sort")
 
+
+STRINGS = "copy", "reverse", "parity", "passkey", "recall"
+"""Tasks whose digits are written in their own order."""
 
 Write = Callable[[str], str]
 
@@ -135,6 +144,8 @@ ANSWERS: dict[str, Callable[[list[str], Options, Write], str]] = {
     "copy": lambda operands, o, write: write(operands[0]),
     "reverse": lambda operands, o, write: operands[0][::-1],
     "parity": lambda operands, o, write: str(operands[0].count("1") % 2),
+    "passkey": lambda operands, o, write: operands[1],
+    "recall": lambda operands, o, write: {pair[0]: pair[1] for pair in operands[:-1]}[operands[-1]],
 }
 
 
@@ -142,7 +153,7 @@ def expected_text(operands: list[str], o: Options, first: int) -> tuple[str, str
     """Write the prompt and the answer to operands in the usual order, from marker `first` on."""
 
     def write(number: str) -> str:
-        digits = number if o.task in ("copy", "reverse", "parity") else number[::-1]
+        digits = number if o.task in STRINGS else number[::-1]
         if o.hints:
             parts = [MARKERS[first + place] + digit for place, digit in enumerate(digits)]
         else:
@@ -158,6 +169,10 @@ def most_tokens(lengths: list[int], o: Options) -> tuple[int, int]:
     """Count the tokens of the longest prompt and answer at these lengths: nines, mostly."""
     if o.task == "modular-sum":
         return 2 * lengths[0], len(str(o.modulus - 1))
+    if o.task == "passkey":
+        return lengths[1] + o.key + 3, o.key
+    if o.task == "recall":
+        return 2 * lengths[1] + 2, 1
     counts = [lengths[1]] * lengths[0] if has_operands(o.task) else lengths
     counts = [lengths[0], o.b_digits] if o.b_digits else counts
     worst = [("1" if o.task in ("or", "parity") else "9") * count for count in counts]
@@ -171,14 +186,33 @@ def read_operands(prompt: str, lengths: list[int], o: Options) -> tuple[list[str
     """Read the operands, in the usual order, and the first marker from a prompt without '='."""
     markers = [MARKERS.index(char) for char in prompt if char in MARKERS] if o.hints else []
     digits = "".join(char for char in prompt if not (o.hints and char in MARKERS))
-    texts = digits.split(o.symbol)
-    if o.order == "reversed" and o.task not in ("copy", "reverse", "parity"):
+    texts = digits.split(o.symbol) if o.symbol else re.findall("[^0-9][0-9]?", digits)
+    if o.order == "reversed" and o.task not in STRINGS:
         texts = [text[::-1] for text in texts]
     if o.pad and o.task == "or":  # zeros in front may belong to the string
         texts = [text[-length:] for text, length in zip(texts, lengths, strict=True)]
     elif o.pad:
         texts = [text.lstrip("0") for text in texts]
     return texts, min(markers, default=0)
+
+
+def cells_of(operands: list[str], o: Options) -> list[list[int]]:
+    """Return the cells that have such a problem: many where a short haystack has few depths."""
+    if o.task == "passkey":
+        before, key, after = operands
+        size = len(before + after)
+        depths = [
+            d for d in range(1, o.depths + 1) if len(before) == (d - 1) * size // (o.depths - 1)
+        ]
+        assert len(key) == o.key and "" not in (key, before + after)
+        return [[depth, size] for depth in depths]
+    if o.task == "recall":
+        letters = [pair[0] for pair in operands[:-1]]
+        assert len({*letters}) == len(letters) and {*letters} <= {*MARKERS[: o.keys]}
+        between, most = letters[::-1].index(operands[-1]), len(letters) - 1
+        gaps = [g for g in range(1, o.gaps + 1) if between == (g - 1) * most // (o.gaps - 1)]
+        return [[gap, len(letters)] for gap in gaps]
+    return [lengths_of(operands, o)]
 
 
 def lengths_of(operands: list[str], o: Options) -> list[int]:
@@ -200,7 +234,7 @@ def lines(problems: Problems, name: str) -> list[str]:
 
 
 PATTERNS = {"or": "[01]+", "parity": "[01]+", "copy": "[0-9]+", "reverse": "[0-9]+"}
-PATTERNS["modular-sum"] = "[0-9]"
+PATTERNS |= {"modular-sum": "[0-9]", "passkey": "[0-9]*", "recall": "[^0-9][0-9]?"}
 
 
 class Problem(NamedTuple):
@@ -225,7 +259,7 @@ def checked(problems: Problems, name: str) -> list[Problem]:
         assert (without_blanks + "=", answer) == expected_text(operands, o, first)
         number = PATTERNS.get(o.task, "[1-9][0-9]*")
         assert all(re.fullmatch(number, operand) for operand in operands)
-        assert lengths == lengths_of(operands, o)
+        assert lengths in cells_of(operands, o)
         assert length == len(text) + 1 and prompt_length == len(prompt) + 1
         assert final_length == prompt_length + most_tokens(lengths, o)[1] + 1 >= length
         assert len(prompt) - len(without_blanks) <= o.spaces
@@ -308,6 +342,7 @@ def test_300_digits(name: str) -> None:
     o = options(name)
     # Multiplication's scratchpad would have 270,000 tokens.
     digits = 60 if o.task == "multiplication" and o.scratchpad else 300
+    digits = o.keys if o.task == "recall" else digits  # each pair has a letter of its own
     checked(bucket(name, digits).problems(0, digits // 5), name)
     kinds = {"addition", "subtraction", "multiplication"}
     for operands in CHOSEN["two numbers" if o.task in kinds else "list"]:
@@ -347,7 +382,8 @@ def test_each_block_holds_every_cell_once_in_an_order_of_its_own(
     task: str, digits: int, split: str
 ) -> None:
     stream, axes, blocks = bucket(task, digits, split=split), load_task(task).axes, 12
-    counts = [range(2, 5) if axis.counts == "operands" else range(1, digits + 1) for axis in axes]
+    ranges = {"operands": range(2, 5), "digits": range(1, digits + 1), "places": range(1, 9)}
+    counts = [ranges[axis.counts] for axis in axes]
     places = {cell: place for place, cell in enumerate(product(*counts))}
     assert len(places) == stream.num_cells == prod(stream.shape)
     lengths = map(tuple, stream.axis_lengths(0, blocks * len(places)).tolist())
@@ -393,7 +429,9 @@ def check_uniform(values: Sequence[Any], outcomes: Iterable[Any]) -> None:
     check_frequencies(values, dict.fromkeys(outcomes, 1.0))
 
 
-@pytest.mark.parametrize("task", ["addition", "sum", "or", "copy", "modular-sum", "parity"])
+@pytest.mark.parametrize(
+    "task", ["addition", "sum", "or", "copy", "modular-sum", "parity", "passkey"]
+)
 def test_digits_are_uniform_and_independent(task: str) -> None:
     problems = checked(bucket(task, 6).problems(0, 6000), task)
     numbers = task in ("addition", "sum")
@@ -410,6 +448,50 @@ def test_digits_are_uniform_and_independent(task: str) -> None:
     if numbers:
         leading = [tuple(op[0] for op in problem.operands[:2]) for problem in problems]
         check_uniform(leading, product("123456789", repeat=2))
+
+
+def test_letters_are_uniform_in_every_order_and_values_in_every_pair() -> None:
+    problems = checked(bucket("recall:keys=5", 3).problems(0, 24 * 300), "recall:keys=5")
+    three = [problem.operands[:-1] for problem in problems if problem.lengths[1] == 3]
+    orders = ["".join(pair[0] for pair in pairs) for pairs in three]
+    check_uniform(orders, map("".join, permutations(MARKERS[:5], 3)))
+    values = ["".join(pair[1] for pair in pairs[:2]) for pairs in three]
+    check_uniform(values, map("".join, product("0123456789", repeat=2)))
+
+
+@pytest.mark.parametrize(
+    ("name", "cell", "places"),
+    [
+        ("passkey", "digits", (0, 9, 18, 27, 36, 45, 54, 64)),
+        ("passkey:depths=3", "digits", (0, 32, 64)),
+        ("recall", "pairs", (63, 54, 45, 36, 27, 18, 9, 0)),
+        ("recall:gaps=2", "pairs", (63, 0)),
+    ],
+)
+def test_places_go_from_one_end_to_the_other(name: str, cell: str, places: tuple[int, ...]) -> None:
+    stream = bucket(name, 64)
+    for problem in checked(stream.problems(0, 4 * stream.num_cells), name):
+        place, length = problem.lengths
+        if length == 64:
+            first, *_, last = problem.operands
+            starts = (len(first), "".join(problem.operands[:-1]).find(last) // 2)
+            assert starts[cell == "pairs"] == places[place - 1]
+
+
+def test_a_place_between_two_is_the_further_one() -> None:
+    """Whoever asks writes any problem."""
+    for written, cell in (("314159#271#26", [7, 8]), ("3141592#271#6", [8, 8])):
+        assert load_task("passkey").parse(written).axis_lengths.tolist() == [cell]
+    for query, gap in zip("abcdefghijk", (8, 8, 7, 6, 6, 5, 4, 4, 3, 2, 1), strict=True):
+        problem = load_task("recall").parse(f"a0b1c2d3e4f5g6h7i8j9k0{query}")
+        assert problem.axis_lengths.tolist() == [[gap, 11]]
+
+
+def test_recall_has_no_more_pairs_than_letters() -> None:
+    with pytest.raises(UsageError, match="64 keys, too few for 65 pairs: give keys=65 or more"):
+        Bucket("recall", 65, 0, "train")
+    with pytest.raises(UsageError, match="too few for 200 pairs: give fewer pairs"):
+        Bucket("recall", 200, 0, "train")
 
 
 def test_lengths_in_a_list() -> None:
@@ -477,6 +559,12 @@ def test_blanks_are_uniform(name: str) -> None:
         ("addition:markers=9", ["markers=9", "without hints=true"]),
         ("addition:hints=true:markers=0", ["markers=0"]),
         ("addition:hints=true:markers=2", ["4 digits", "markers=4"]),
+        ("passkey:order=plain", ["order", "key", "depths", "spaces"]),
+        ("passkey:key=0", ["key=0", "1 to 100"]),
+        ("passkey:depths=1", ["depths=1", "2 to 100"]),
+        ("recall:spaces=1", ["spaces", "gaps", "keys"]),
+        ("recall:gaps=1", ["gaps=1", "2 to 100"]),
+        ("recall:keys=2", ["keys=2", "3 to 116"]),
     ],
 )
 def test_wrong_options_are_refused(task: str, words: list[str]) -> None:
@@ -497,6 +585,10 @@ NO_PROBLEMS = {
     "or:op=and": ["01|1"],
     "copy": [""],
     "parity": ["102"],
+    "passkey": ["31#27#59", "#271#", "31#271", "3#271#5#9", "31271#59"],
+    "passkey:key=2": ["31#271#59"],
+    "recall": ["a3b7c1d", "a3b7a1b", "a3b7", "3a", "a", "x3x", "a3b\u0667b"],
+    "recall:keys=3": ["d1d"],
 }
 
 

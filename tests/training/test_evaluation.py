@@ -1,6 +1,8 @@
 """Measures taken while a run trains, against plain loops; taking them changes nothing."""
 
+from collections import Counter
 from dataclasses import replace
+from itertools import product
 from typing import Any
 
 import pytest
@@ -62,6 +64,13 @@ def test_each_chosen_cell_has_its_problems(config: Config) -> None:
         assert tokens[prompt - 1] == Vocabulary().token("=")
         cells[len(first), len(second)] = cells.get((len(first), len(second)), 0) + 1
     assert cells == {(i, j): _PROBLEMS_A_CELL[2] for i in lengths for j in lengths}
+
+
+def test_every_place_is_in_the_small_grid_at_each_chosen_length() -> None:
+    grid = SmallGrid.of(small(task="recall:gaps=5", trained_digits=7, tested_digits=50))
+    cells = Counter(map(tuple, grid.problems.axis_lengths.tolist()))
+    chosen = product(range(1, 6), _chosen_lengths(7, 50))
+    assert cells == dict.fromkeys(chosen, _PROBLEMS_A_CELL[2])
 
 
 def test_the_small_grid_is_its_own() -> None:

@@ -17,7 +17,7 @@ BLANK = DIGIT_ZERO + SYMBOLS.index(" ")
 
 _LATIN_LETTERS = "".join(letter for letter in map(chr, range(0xA0, 0x100)) if letter.isalpha())
 MARKERS = ascii_letters.replace("x", "") + _LATIN_LETTERS
-"""Symbols of index hints, in the order of places. One byte each, in Latin-1."""
+"""Symbols of index hints, in the order of places; keys of `recall`. One byte each, in Latin-1."""
 
 
 @dataclass(frozen=True)

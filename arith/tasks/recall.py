@@ -1,0 +1,129 @@
+"""Recall the value that belongs to a key."""
+
+import re
+from typing import NamedTuple
+
+import numpy as np
+
+from tape_arith.arith.errors import UsageError
+from tape_arith.arith.tasks.families.numbers import (
+    Digits,
+    Int64,
+    UInt32,
+    digits_of,
+    drawn_digits,
+    num_quads,
+    prefixes,
+)
+from tape_arith.arith.tasks.families.tokens import DIGIT_ZERO, MARKERS
+from tape_arith.arith.tasks.families.writing import Field, Order, Writer
+from tape_arith.arith.tasks.task import Axis, Task
+
+_MOST_GAPS = 100
+
+
+class Pairs(NamedTuple):
+    """Pairs of a key and a value, and which of them is asked."""
+
+    keys: Int64
+    """int64[n, at least the most pairs]: numbers of letters, all different in a problem"""
+    values: Digits
+    """A digit for each pair."""
+    asked: Int64
+    """int64[n]: index of the asked pair"""
+
+
+class Recall(Task[Pairs]):
+    """The digit after the same letter: associative recall with one query (Arora et al. 2023).
+
+    >>> Recall().text("a3b7c1b")
+    'a3b7c1b=7'
+
+    The letters of a problem are all different, drawn from `keys`. At gap 1 the last pair is asked,
+    at the last gap the first one; the others are evenly between, rounded down. Other tokens after
+    the pairs would be a gap too, but the longer the gap, the longer the prompt: it would be a
+    length. Which pair is asked is a place, of the same range for any number of pairs. Zoology's
+    MQAR (arXiv 2312.04927) asks for several pairs in a row.
+
+    gaps  number of gaps
+    keys  number of different letters, and so the most pairs
+    """
+
+    version = 1
+    example = "a3b7c1b"
+    chance = 0.1
+    writing_rule = ", each letter once and one of them again, at the end"
+
+    def __init__(self, *, gaps: int = 8, keys: int = 64) -> None:
+        if not 2 <= gaps <= _MOST_GAPS:
+            raise UsageError(f"gaps={gaps}: give 2 to {_MOST_GAPS}")
+        if not 3 <= keys <= len(MARKERS):
+            raise UsageError(f"keys={keys}: give 3 to {len(MARKERS)}")
+        super().__init__()
+        self.gaps, self.keys, self.symbols = gaps, keys, MARKERS[:keys]
+        self.axes = (Axis("gap", "gap", counts="places", places=gaps), Axis("pairs", "pairs"))
+
+    @property
+    def digit_order(self) -> Order | None:
+        return None
+
+    def bounds(self, most: tuple[int, ...]) -> tuple[int, int]:
+        if most[1] > self.keys:
+            more = f"keys={most[1]} or more, or " * (most[1] <= len(MARKERS))
+            raise UsageError(
+                f"task {self.name} has {self.keys} keys, too few for {most[1]} pairs: give "
+                f"{more}fewer pairs"
+            )
+        return super().bounds(most)
+
+    def words_each(self, most: tuple[int, ...]) -> int:
+        return -(-(self.keys + num_quads(most[1])) // 2)
+
+    def draw(self, lengths: Int64, halves: UInt32, most: tuple[int, ...]) -> Pairs:
+        gap, pairs = lengths.T.copy()
+        # Sorting random words with a letter's number in their low bits shuffles the letters.
+        low = np.uint32(2 ** self.keys.bit_length() - 1)
+        tagged = (halves[:, : self.keys] & ~low) | np.arange(self.keys, dtype=np.uint32)
+        tagged.sort(axis=1)
+        keys = (tagged & low)[:, : most[1]].astype(np.int64)
+        values = drawn_digits(pairs, halves[:, self.keys : self.keys + num_quads(most[1])])
+        between = (gap - 1) * (pairs - 1) // (self.gaps - 1)
+        return Pairs(keys, values, pairs - 1 - between)
+
+    def prompt(self, drawn: Pairs, write: Writer) -> list[Field]:
+        keys = write.vocabulary.token(MARKERS[0]) + drawn.keys
+        count, width = keys.shape
+        digits = DIGIT_ZERO + drawn.values.values[:, :width]
+        pairs = np.stack([keys, digits], axis=2) * prefixes(width)[drawn.values.lengths][:, :, None]
+        query = np.take_along_axis(keys, drawn.asked[:, None], 1)
+        return [
+            Field(pairs.reshape(count, 2 * width).astype(np.uint8), 2 * drawn.values.lengths),
+            Field(query.astype(np.uint8), np.ones(count, np.int64)),
+        ]
+
+    def answer_fields(self, drawn: Pairs, write: Writer) -> list[Field]:
+        value = np.take_along_axis(drawn.values.values, drawn.asked[:, None], 1)
+        return [write.string(Digits(value, np.ones(len(value), np.int64)))]
+
+    def places(self, lengths: Int64) -> Int64:
+        return np.ones(len(lengths), np.int64)
+
+    def prompt_bound(self, lengths: Int64) -> Int64:
+        bound: Int64 = 2 * lengths[:, 1] + len("b=")
+        return bound
+
+    def answer_bound(self, lengths: Int64) -> Int64:
+        return np.ones(len(lengths), np.int64)
+
+    def read(self, written: str) -> tuple[Pairs, Int64]:
+        text = written.replace(" ", "")
+        letters, digits, query = text[:-1:2], text[1::2], text[-1:]
+        distinct = len(set(letters)) == len(letters) and set(letters) <= set(self.symbols)
+        if not (distinct and re.fullmatch(r"(.\d)+.", text, re.A) and query in letters):
+            raise self.not_a_problem(written)
+        asked, pairs = letters.index(query), len(letters)
+        between = pairs - 1 - asked
+        gap = 1 - -between * (self.gaps - 1) // max(pairs - 1, 1)  # between two gaps the larger
+        keys = np.array([[self.symbols.index(letter) for letter in letters]])
+        drawn = Pairs(keys, digits_of([digits[::-1]]), np.array([asked]))
+        return drawn, np.array([[gap, pairs]])
