@@ -8,7 +8,7 @@ _OPERANDS = {"a": "first operand", "b": "second operand"}
 
 
 def unit(axis: ScoredAxis) -> str:
-    """Return what an axis counts, as in "digits" for "digits of a"."""
+    """Return what an axis counts, as in "digits" for "digits of a"; of places in the singular."""
     return axis.name.partition(" of ")[0]
 
 
@@ -21,7 +21,7 @@ def axis_label(axis: ScoredAxis, *, brief: bool = False) -> str:
     """Return the words along an axis of a figure."""
     side = operand(axis)
     if side is None:
-        return axis.name
+        return unit(axis) if brief and axis.is_place else axis.name
     return side if brief else f"length of {side}"
 
 
@@ -69,7 +69,7 @@ def trained_and_tested(axes: Axes) -> str:
     lengths = length_axes(axes)
     if len({(unit(axis), axis.tested) for axis in lengths}) == 1:
         tested = str(lengths[0].tested)  # the unit is that of the trained lengths
-    places = [f", at {axis.tested} {axis.name}s" for axis in axes if axis.is_place]
+    places = [f", at {axis.tested} {unit(axis)}s" for axis in axes if axis.is_place]
     return "".join([f"trained to {trained} and tested to {tested}", *places])
 
 
@@ -100,7 +100,7 @@ def cell_pattern(axes: Axes) -> str:
     if len({unit(axis) for axis in axes}) < len(axes):
         return f"{' and '.join(numbers)} {unit(axes[0])}"
     places = [
-        f" at {axis.name} {number}"
+        f" at {unit(axis)} {number}"
         for axis, number in zip(axes, numbers, strict=True)
         if axis.is_place
     ]

@@ -178,6 +178,7 @@ def compose(
     if place.brief:
         clauses.insert(0, f"axes: {unit(lengths[0])} of the operands" * bool(operand(lengths[0])))
         clauses.insert(1, _SHORT_WORDS[len(place.means)])
+        clauses += [f"axis: {axis.name}" for axis in lengths if axis.is_place]
     handles = [Patch(label="trained lengths", **_OUTLINE)]
     if compared:
         words = ["no significant difference (FDR 5 %, over problems)"]

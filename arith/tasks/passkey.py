@@ -55,7 +55,7 @@ class Passkey(Task[Haystack]):
         super().__init__(Format(spaces=spaces))
         self.key, self.depths, self.chance = key, depths, 10.0**-key
         self.axes = (
-            Axis("depth", "depth", counts="places", places=depths),
+            Axis("depth of the key from the start", "depth", counts="places", places=depths),
             Axis("digits of haystack", "haystack"),
         )
         self.example = f"3141#{('271' * key)[:key]}#5926"

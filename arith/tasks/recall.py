@@ -61,7 +61,10 @@ class Recall(Task[Pairs]):
             raise UsageError(f"keys={keys}: give 3 to {len(MARKERS)}")
         super().__init__()
         self.gaps, self.keys, self.symbols = gaps, keys, MARKERS[:keys]
-        self.axes = (Axis("gap", "gap", counts="places", places=gaps), Axis("pairs", "pairs"))
+        self.axes = (
+            Axis("gap of the asked pair from the query", "gap", counts="places", places=gaps),
+            Axis("pairs", "pairs"),
+        )
 
     @property
     def digit_order(self) -> Order | None:

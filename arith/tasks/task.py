@@ -28,7 +28,7 @@ class Axis(NamedTuple):
     A place does not make a problem longer: 1 to `places` are trained and tested at any length, so
     that nothing is out of distribution along it.
 
-    name      for people, as in "digits of a"; of a place in the singular, as in "depth"
+    name      for people, as in "digits of a"; of a place as in "depth of the key from the start"
     column    in tables of cells, as in "digits_a"
     counts    "digits": a preset limits it by trained_digits and tested_digits; "operands": by
               trained_operands and tested_operands; "places": `places` is its limit

@@ -73,7 +73,7 @@ def test_one_thing_in_full() -> None:
     assert [axis["name"] for axis in sums["axes"]] == ["terms"] and sums["tokens"] == "3+5+9=71"
     text = done("list", "sort").out
     assert text.split()[text.split().index("pad") :][1:3] == ["true,", "false;"]
-    assert "lengths: depth, a place from 1 to 5; digits of" in done("list", "passkey:depths=5").out
+    assert "start, a place from 1 to 5; digits" in done("list", "passkey:depths=5").out
     assert "numbers; digits\n" in text and text.count("most blanks") == 1
     assert load_preset("mini").as_dict() == json.loads(done("list", "mini", "--json").out)["config"]
     sweeps = json.loads(done("list", "sweeps", "--json").out)["sweeps"]

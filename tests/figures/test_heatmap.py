@@ -97,6 +97,9 @@ def test_lists_stand_on_their_own_lengths() -> None:
 
 
 def test_the_frame_of_the_trained_lengths_spans_every_depth() -> None:
+    small = compose(panels_of(drawn(f"pe{number}", 0, DEPTHS) for number in range(20)))
+    assert "depth" in [ax.get_ylabel() for ax in small.axes]
+    assert "axis: depth of the key from the start" in words(small)
     figure = compose(panels_of(drawn(name, 0, DEPTHS) for name in ("rope", "fire")))
     for ax in figure.axes[:3]:  # two encodings and their difference
         assert values(ax).shape == (5, 8)
@@ -104,7 +107,8 @@ def test_the_frame_of_the_trained_lengths_spans_every_depth() -> None:
         assert outline.get_bbox().bounds == (0, 0, 4, 5)  # 1 to 4 digits, all 5 depths
         assert list(ax.get_yticks()) == [0.5, 1.5, 2.5, 3.5, 4.5]
     first = figure.axes[0]
-    assert (first.get_ylabel(), first.get_xlabel()) == ("depth", "digits of haystack")
+    assert first.get_ylabel() == "depth of the key from the start"
+    assert first.get_xlabel() == "digits of haystack"
     assert "trained to 4 digits and tested to 8, at 5 depths (" in words(figure)
 
 

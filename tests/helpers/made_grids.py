@@ -58,7 +58,7 @@ LISTS = (
 )
 """Axes of 4 x 8 lengths, the first from 2 on."""
 DEPTHS = (
-    ScoredAxis("depth", "depth", "places", 1, 5, 5),
+    ScoredAxis("depth of the key from the start", "depth", "places", 1, 5, 5),
     ScoredAxis("digits of haystack", "haystack", "digits", 1, 4, 8),
 )
 """Axes of 5 places x 8 lengths."""

@@ -79,7 +79,7 @@ CAPTIONS: dict[str, tuple[Callable[[], str], str]] = {
         lambda: captions.footnote(panels_of([drawn("rope", 0, DEPTHS)])),
         "Task passkey:depths=5, trained to 4 digits and tested to 8, at 5 depths (preset mini), "
         "100 problems a cell (a guess is right in 0.1 %), evaluation set 3f2a91bc, seed 0. ± is "
-        "the 95 % interval: over problems, these runs only (one seed). In a mean every cell "
+        "the 95 % interval: over problems, not over seeds (one seed). In a mean every cell "
         "weighs the same. Training has seen 0.0 % of the problems in distribution.",
     ),
     "bits": (
