@@ -15,6 +15,7 @@ from tape_arith.arith.tasks.families.numbers import (
     num_quads,
     prefixes,
 )
+from tape_arith.arith.tasks.families.random_words import below
 from tape_arith.arith.tasks.families.tokens import DIGIT_ZERO, MARKERS
 from tape_arith.arith.tasks.families.writing import Field, Order, Writer
 from tape_arith.arith.tasks.task import Axis, Task
@@ -39,11 +40,11 @@ class Recall(Task[Pairs]):
     >>> Recall().text("a3b7c1b")
     'a3b7c1b=7'
 
-    The letters of a problem are all different, drawn from `keys`. At gap 1 the last pair is asked,
-    at the last gap the first one; the others are evenly between, rounded down. Other tokens after
-    the pairs would be a gap too, but the longer the gap, the longer the prompt: it would be a
-    length. Which pair is asked is a place, of the same range for any number of pairs. Zoology's
-    MQAR (arXiv 2312.04927) asks for several pairs in a row.
+    The letters of a problem are all different, drawn from `keys`. The pairs are divided into `gaps`
+    parts of equal length, counted from the last pair, and the asked one is drawn from one part, so
+    that all pairs are asked equally often. Other tokens after the pairs would be a gap too, but the
+    longer the gap, the longer the prompt: it would be a length. Which pair is asked is a place, of
+    the same range for any number of pairs. Zoology's MQAR (arXiv 2312.04927) asks for several.
 
     gaps  number of gaps
     keys  number of different letters, and so the most pairs
@@ -80,7 +81,7 @@ class Recall(Task[Pairs]):
         return super().bounds(most)
 
     def words_each(self, most: tuple[int, ...]) -> int:
-        return -(-(self.keys + num_quads(most[1])) // 2)
+        return -(-(self.keys + num_quads(most[1]) + 1) // 2)
 
     def draw(self, lengths: Int64, halves: UInt32, most: tuple[int, ...]) -> Pairs:
         gap, pairs = lengths.T.copy()
@@ -89,8 +90,9 @@ class Recall(Task[Pairs]):
         tagged = (halves[:, : self.keys] & ~low) | np.arange(self.keys, dtype=np.uint32)
         tagged.sort(axis=1)
         keys = (tagged & low)[:, : most[1]].astype(np.int64)
-        values = drawn_digits(pairs, halves[:, self.keys : self.keys + num_quads(most[1])])
-        between = (gap - 1) * (pairs - 1) // (self.gaps - 1)
+        end = self.keys + num_quads(most[1])
+        values = drawn_digits(pairs, halves[:, self.keys : end])
+        between = ((gap - 1) * pairs + below(pairs, halves[:, end])) // self.gaps
         return Pairs(keys, values, pairs - 1 - between)
 
     def prompt(self, drawn: Pairs, write: Writer) -> list[Field]:
@@ -126,7 +128,7 @@ class Recall(Task[Pairs]):
             raise self.not_a_problem(written)
         asked, pairs = letters.index(query), len(letters)
         between = pairs - 1 - asked
-        gap = 1 - -between * (self.gaps - 1) // max(pairs - 1, 1)  # between two gaps the larger
+        gap = 1 + between * self.gaps // pairs  # of two that share the pair the smaller
         keys = np.array([[self.symbols.index(letter) for letter in letters]])
         drawn = Pairs(keys, digits_of([digits[::-1]]), np.array([asked]))
         return drawn, np.array([[gap, pairs]])

@@ -209,8 +209,13 @@ def cells_of(operands: list[str], o: Options) -> list[list[int]]:
     if o.task == "recall":
         letters = [pair[0] for pair in operands[:-1]]
         assert len({*letters}) == len(letters) and {*letters} <= {*MARKERS[: o.keys]}
-        between, most = letters[::-1].index(operands[-1]), len(letters) - 1
-        gaps = [g for g in range(1, o.gaps + 1) if between == (g - 1) * most // (o.gaps - 1)]
+        between, size = letters[::-1].index(operands[-1]), len(letters)
+        # The asked pair is at least partly in part g, from (g - 1) / gaps to g / gaps of the pairs.
+        gaps = [
+            gap
+            for gap in range(1, o.gaps + 1)
+            if between * o.gaps < gap * size and (gap - 1) * size < (between + 1) * o.gaps
+        ]
         return [[gap, len(letters)] for gap in gaps]
     return [lengths_of(operands, o)]
 
@@ -460,29 +465,33 @@ def test_letters_are_uniform_in_every_order_and_values_in_every_pair() -> None:
 
 
 @pytest.mark.parametrize(
-    ("name", "cell", "places"),
-    [
-        ("passkey", "digits", (0, 9, 18, 27, 36, 45, 54, 64)),
-        ("passkey:depths=3", "digits", (0, 32, 64)),
-        ("recall", "pairs", (63, 54, 45, 36, 27, 18, 9, 0)),
-        ("recall:gaps=2", "pairs", (63, 0)),
-    ],
+    ("name", "cuts"),
+    [("passkey", (0, 9, 18, 27, 36, 45, 54, 64)), ("passkey:depths=3", (0, 32, 64))],
 )
-def test_places_go_from_one_end_to_the_other(name: str, cell: str, places: tuple[int, ...]) -> None:
+def test_depths_go_from_one_end_to_the_other(name: str, cuts: tuple[int, ...]) -> None:
     stream = bucket(name, 64)
-    for problem in checked(stream.problems(0, 4 * stream.num_cells), name):
-        place, length = problem.lengths
-        if length == 64:
-            first, *_, last = problem.operands
-            starts = (len(first), "".join(problem.operands[:-1]).find(last) // 2)
-            assert starts[cell == "pairs"] == places[place - 1]
+    for problem in checked(stream.problems(0, 2 * stream.num_cells), name):
+        depth, size = problem.lengths
+        assert size < 64 or len(problem.operands[0]) == cuts[depth - 1]
 
 
-def test_a_place_between_two_is_the_further_one() -> None:
-    """Whoever asks writes any problem."""
+@pytest.mark.parametrize(("name", "pairs"), [("recall", 3), ("recall", 12), ("recall:gaps=3", 7)])
+def test_every_pair_is_asked_equally_often_and_a_gap_is_a_part_of_them(
+    name: str, pairs: int
+) -> None:
+    stream, between = bucket(name, pairs), []
+    for problem in checked(stream.problems(0, 150 * stream.num_cells), name):
+        *letters, asked = (operand[0] for operand in problem.operands)
+        if len(letters) == pairs:
+            between.append(pairs - 1 - letters.index(asked))
+    check_uniform(between, range(pairs))
+
+
+def test_a_problem_that_is_written_by_hand_has_a_place() -> None:
+    """Between two depths the deeper; of two gaps that share a pair the smaller."""
     for written, cell in (("314159#271#26", [7, 8]), ("3141592#271#6", [8, 8])):
         assert load_task("passkey").parse(written).axis_lengths.tolist() == [cell]
-    for query, gap in zip("abcdefghijk", (8, 8, 7, 6, 6, 5, 4, 4, 3, 2, 1), strict=True):
+    for query, gap in zip("abcdefghijk", (8, 7, 6, 6, 5, 4, 3, 3, 2, 1, 1), strict=True):
         problem = load_task("recall").parse(f"a0b1c2d3e4f5g6h7i8j9k0{query}")
         assert problem.axis_lengths.tolist() == [[gap, 11]]
 
