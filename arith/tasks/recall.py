@@ -9,6 +9,7 @@ from tape_arith.arith.errors import UsageError
 from tape_arith.arith.tasks.families.numbers import (
     Digits,
     Int64,
+    UInt8,
     UInt32,
     digits_of,
     drawn_digits,
@@ -17,7 +18,7 @@ from tape_arith.arith.tasks.families.numbers import (
 )
 from tape_arith.arith.tasks.families.random_words import below
 from tape_arith.arith.tasks.families.tokens import DIGIT_ZERO, MARKERS
-from tape_arith.arith.tasks.families.writing import Field, Order, Writer
+from tape_arith.arith.tasks.families.writing import Field, Format, Order, Writer
 from tape_arith.arith.tasks.task import Axis, Task
 
 _MOST_GAPS = 100
@@ -34,20 +35,29 @@ class Pairs(NamedTuple):
     """int64[n]: index of the asked pair"""
 
 
+def _letters(keys: Int64, write: Writer) -> UInt8:
+    return (write.vocabulary.token(MARKERS[0]) + keys).astype(np.uint8)
+
+
 class Recall(Task[Pairs]):
     """The digit after the same letter: associative recall with one query (Arora et al. 2023).
 
     >>> Recall().text("a3b7c1b")
     'a3b7c1b=7'
+    >>> Recall(scratchpad=True).text("a3b7c1b")
+    'a3b7c1b=b7'
 
     The letters of a problem are all different, drawn from `keys`. The pairs are divided into `gaps`
     parts of equal length, counted from the last pair, and the asked one is drawn from one part, so
     that all pairs are asked equally often. Other tokens after the pairs would be a gap too, but the
     longer the gap, the longer the prompt: it would be a length. Which pair is asked is a place, of
-    the same range for any number of pairs. Zoology's MQAR (arXiv 2312.04927) asks for several.
+    the same range for any number of pairs. Zoology's MQAR (arXiv 2312.04927) asks for several, each
+    value right after its key, as with `scratchpad`. In trials rope learned that within 500 steps of
+    `mini`, and in 1,100 steps not to find the value of one of 8 keys from the sign =.
 
-    gaps  number of gaps
-    keys  number of different letters, and so the most pairs
+    gaps        number of gaps
+    keys        number of different letters, and so the most pairs
+    scratchpad  the letter precedes its digit, as it does in the pairs
     """
 
     version = 1
@@ -55,13 +65,16 @@ class Recall(Task[Pairs]):
     chance = 0.1
     writing_rule = ", each letter once and one of them again, at the end"
 
-    def __init__(self, *, gaps: int = 8, keys: int = 64) -> None:
+    def __init__(self, *, gaps: int = 8, keys: int = 64, scratchpad: bool = False) -> None:
         if not 2 <= gaps <= _MOST_GAPS:
             raise UsageError(f"gaps={gaps}: give 2 to {_MOST_GAPS}")
         if not 3 <= keys <= len(MARKERS):
             raise UsageError(f"keys={keys}: give 3 to {len(MARKERS)}")
-        super().__init__()
+        super().__init__(Format(scratchpad=scratchpad))
         self.gaps, self.keys, self.symbols = gaps, keys, MARKERS[:keys]
+        # Each letter ends a segment, in the answer too.
+        self.step_symbols = self.symbols if scratchpad else ""
+        self.separators = "=" if scratchpad else f"{self.symbols}="
         self.axes = (
             Axis("gap of the asked pair from the query", "gap", counts="places", places=gaps),
             Axis("pairs", "pairs"),
@@ -96,19 +109,20 @@ class Recall(Task[Pairs]):
         return Pairs(keys, values, pairs - 1 - between)
 
     def prompt(self, drawn: Pairs, write: Writer) -> list[Field]:
-        keys = write.vocabulary.token(MARKERS[0]) + drawn.keys
+        keys, (values, lengths) = _letters(drawn.keys, write), drawn.values
         count, width = keys.shape
-        digits = DIGIT_ZERO + drawn.values.values[:, :width]
-        pairs = np.stack([keys, digits], axis=2) * prefixes(width)[drawn.values.lengths][:, :, None]
-        query = np.take_along_axis(keys, drawn.asked[:, None], 1)
-        return [
-            Field(pairs.reshape(count, 2 * width).astype(np.uint8), 2 * drawn.values.lengths),
-            Field(query.astype(np.uint8), np.ones(count, np.int64)),
-        ]
+        pairs = np.stack([keys, DIGIT_ZERO + values[:, :width]], axis=2)
+        pairs *= prefixes(width)[lengths][:, :, None]
+        return [Field(pairs.reshape(count, 2 * width), 2 * lengths), self._query(drawn, write)]
 
     def answer_fields(self, drawn: Pairs, write: Writer) -> list[Field]:
         value = np.take_along_axis(drawn.values.values, drawn.asked[:, None], 1)
-        return [write.string(Digits(value, np.ones(len(value), np.int64)))]
+        answer = write.string(Digits(value, np.ones(len(value), np.int64)))
+        return [self._query(drawn, write), answer] if self.format.scratchpad else [answer]
+
+    def _query(self, drawn: Pairs, write: Writer) -> Field:
+        keys = np.take_along_axis(drawn.keys, drawn.asked[:, None], 1)
+        return Field(_letters(keys, write), np.ones(len(keys), np.int64))
 
     def places(self, lengths: Int64) -> Int64:
         return np.ones(len(lengths), np.int64)
@@ -118,7 +132,7 @@ class Recall(Task[Pairs]):
         return bound
 
     def answer_bound(self, lengths: Int64) -> Int64:
-        return np.ones(len(lengths), np.int64)
+        return np.full(len(lengths), 1 + self.format.scratchpad)
 
     def read(self, written: str) -> tuple[Pairs, Int64]:
         text = written.replace(" ", "")

@@ -189,9 +189,8 @@ def coupling(task: str, text: str) -> list[int]:
 
 
 def bipe(task: str, text: str) -> list[int]:
-    """A sign is the last token of its segment (arXiv 2401.16421). Keys of recall are no signs."""
-    signs = "=" if task == "recall" else "[^0-9]"
-    return [len(re.findall(signs, text[:t])) for t in range(len(text))]
+    """A sign is the last token of its segment (arXiv 2401.16421)."""
+    return [len(re.findall("[^0-9]", text[:t])) for t in range(len(text))]
 
 
 NUMBERINGS = {"abacus": abacus, "coupling": coupling, "bipe": bipe}
