@@ -52,8 +52,8 @@ class Recall(Task[Pairs]):
     that all pairs are asked equally often. Other tokens after the pairs would be a gap too, but the
     longer the gap, the longer the prompt: it would be a length. Which pair is asked is a place, of
     the same range for any number of pairs. Zoology's MQAR (arXiv 2312.04927) asks for several, each
-    value right after its key, as with `scratchpad`. In trials rope learned that within 500 steps of
-    `mini`, and in 1,100 steps not to find the value of one of 8 keys from the sign =.
+    value right after its key, as with `scratchpad`. In trials at mini's recipe rope answered 86 % in
+    distribution after 600 steps with it (16 pairs), and guessed after 1,100 without it (8 pairs).
 
     gaps        number of gaps
     keys        number of different letters, and so the most pairs
