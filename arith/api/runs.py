@@ -145,14 +145,16 @@ def run(
     slots: AtLeastOne | None = None,
     engine: str = "local",
     options: TrainOptions = DEFAULTS,
+    archive: str | Path | None = None,
     stopper: Stopper | None = None,
     settings: Mapping[str, Any] | None = None,
     **more: Any,
 ) -> "Outcome":
     """Generate, train and score encodings and draw their heatmap; skip what is done.
 
-    slots   number of jobs at once; None chooses it
-    engine  where jobs run: "local", "ray" or "slurm:partition=gpu"
+    slots    number of jobs at once; None chooses it
+    engine   where jobs run: "local", "ray" or "slurm:partition=gpu"
+    archive  where scored runs are packed after each grid; None: nowhere
     """
     from tape_arith.arith.sweeps.run_sweep import run_requests
 
@@ -165,7 +167,8 @@ def run(
     chosen, config = recipe(preset, task, {**(settings or {}), **more})
     requests = [Request(name, seed, chosen, config, Path(runs)) for seed in seeds for name in names]
     with stopping(stopper) as stop:
-        return run_requests(requests, options, Path(datasets), slots, engine, stop)
+        out = None if archive is None else Path(archive)
+        return run_requests(requests, options, Path(datasets), slots, engine, stop, out)
 
 
 @checked

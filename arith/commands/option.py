@@ -154,6 +154,15 @@ OWN_RUNS = [Path("runs")]
 MadeRuns = Annotated[
     Path, typer.Option("--runs", "--out", file_okay=False, help="The folder of runs.")
 ]
+Archive = Annotated[
+    Path | None,
+    typer.Option(
+        "--pack",
+        metavar="FILE",
+        help="After each grid, pack what is scored into this .tgz, without weights.",
+        callback=written_file,
+    ),
+]
 Datasets = Annotated[Path, typer.Option("--datasets", help="The folder of datasets.")]
 Count = Annotated[
     int | None,

@@ -23,6 +23,7 @@ def command(
     datasets: option.Datasets = Path("data"),
     runs: option.MadeRuns = Path("runs"),
     time_limit: option.TimeLimit = None,
+    archive: option.Archive = None,
     threads: option.Threads = None,
     backend: option.Backend = "auto",
     compiled: option.Compiled = None,
@@ -46,6 +47,7 @@ def command(
             slots=slots,
             engine=engine,
             options=job_options.train_options(backend, compiled, no_curves, track),
+            archive=archive,
             stopper=stopper,
             settings=parse_settings(settings),
         )

@@ -35,6 +35,7 @@ def command(
     runs: option.MadeRuns = Path("runs"),
     dry_run: _DryRun = False,
     time_limit: option.TimeLimit = None,
+    archive: option.Archive = None,
     slots: option.Slots = None,
     engine: option.Engine = "local",
     threads: option.Threads = None,
@@ -62,7 +63,7 @@ def command(
             print(json.dumps(costs, indent=1) if as_json else estimate.forecast_text(costs))
             return
         say(f"{planned.sweep.name}: {estimate.forecast_total(costs)}")
-        outcome = planned.run(stopper)
+        outcome = planned.run(stopper, archive)
         try:
             (_print_json if as_json else _show)(planned, outcome.files)
         finally:  # names failed jobs whatever happens

@@ -9,7 +9,7 @@ import io
 import re
 import tarfile
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -31,15 +31,25 @@ def is_archive(path: Path) -> bool:
     return path.name.endswith(ENDINGS)
 
 
-def pack(root: Path, out: Path, *, weights: bool = False) -> list[Path]:
-    """Write the results of the runs below `root` to the archive `out`; return what it holds.
+def checked_archive(path: Path) -> Path:
+    """Return the path of an archive to write. Raises UsageError if it has another ending."""
+    if not is_archive(path):
+        raise UsageError(f"{path} must end in {' or '.join(ENDINGS)}")
+    return path
+
+
+def pack(
+    root: Path, out: Path, *, runs: Sequence[Run] | None = None, weights: bool = False
+) -> list[Path]:
+    """Write the results of runs below `root` to the archive `out`; return what it holds.
+
+    runs  which; None: all that are there
 
     Equal results give equal archives, byte for byte: no time and no name of a user is in them.
     Raises UsageError if there is no run or `out` has another ending; Failure if writing fails.
     """
-    if not is_archive(out):
-        raise UsageError(f"{out} must end in {' or '.join(ENDINGS)}")
-    runs = find_runs(root)
+    checked_archive(out)
+    runs = find_runs(root) if runs is None else runs
     if not runs:
         raise UsageError(f"no run in {root}: `tape-arith list` shows where runs are")
     files = [file for run in runs for file in _files(run, weights)]

@@ -45,11 +45,14 @@ def run_jobs(
     jobs: Sequence[Job],
     engine: Engine,
     stopper: Stopper,
+    *,
+    succeeded: Callable[[Job], None] = lambda job: None,
     failed: Callable[[JobEnd], None] = lambda end: None,
 ) -> Outcome:
     """Run the jobs that are not done: each after those it depends on, never two on one folder.
 
-    A job that fails is passed to `failed` and does not stop the others. A job that was preempted,
+    `succeeded` gets each job that is then done. A job that fails is passed to `failed` and does not
+    stop the others. A job that was preempted,
     or whose folder another process has locked, is tried again.
     """
     done = done_jobs(jobs)
@@ -85,6 +88,7 @@ def run_jobs(
             # The exit code is not enough: the job's files must say that it is done.
             if end.code == EXIT_DONE and end.job.done():
                 done.add(end.job.id)
+                succeeded(end.job)
             elif end.code == EXIT_AGAIN and not stopper():
                 say(f"again in {SECONDS_BEFORE_AGAIN:.0f} s: {end.job.id}: {end.reason}")
                 not_before[end.job.id] = time.monotonic() + SECONDS_BEFORE_AGAIN

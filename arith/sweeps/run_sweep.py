@@ -43,6 +43,7 @@ from tape_arith.arith.runs.config import Config
 from tape_arith.arith.runs.options import AUTO, Compute, TrainOptions
 from tape_arith.arith.runs.request import Request
 from tape_arith.arith.stopping import Stopper, stopping
+from tape_arith.arith.sweeps.archive import archiving
 from tape_arith.arith.sweeps.engines import Engine, remote_engine
 from tape_arith.arith.sweeps.engines.local import local_engine
 from tape_arith.arith.sweeps.engines.worker import JobState, read_state, state_file, write_state
@@ -65,6 +66,7 @@ def run_requests(
     slots: int | None,
     engine: str,
     stopper: Stopper,
+    archive: Path | None = None,
 ) -> Outcome:
     """Generate, train, score and draw the requested runs of one preset, as `run` does."""
     if (datasets / FILE).exists():
@@ -78,12 +80,12 @@ def run_requests(
     _check(requests, options.compute if remote is None else AUTO)
     free, failed = _free_requests(requests)
     jobs = plan(free, options, out, data=datasets)
+    succeeded = archiving(archive, jobs)
     for job in jobs:
         if isinstance(job, ScoreJob):
             say_result(job)
-    outcome = run_jobs(
-        jobs, remote or local_engine(choose_slots(jobs, slots), folder, stopper), stopper
-    )
+    chosen = remote or local_engine(choose_slots(jobs, slots), folder, stopper)
+    outcome = run_jobs(jobs, chosen, stopper, succeeded=succeeded)
     for request, reason in failed:
         *_, train = (job for job in plan([request], options, out) if isinstance(job, TrainJob))
         outcome.failed.append(JobEnd(train, EXIT_USAGE, reason))
@@ -131,13 +133,15 @@ class PlannedSweep:
         """Estimate what the jobs cost, as `forecast` does; times a few steps here."""
         return forecast(self.sweep, self.jobs, self.slots, here=self.remote is None)
 
-    def run(self, stopper: Stopper | None = None) -> Outcome:
+    def run(self, stopper: Stopper | None = None, archive: Path | None = None) -> Outcome:
         """Run the jobs that are not done, then write the tables of what is scored.
 
+        archive  where scored runs are packed after each grid; None: nowhere
+
         Writes what `status` reads into the sweep's folder. Raises Busy if another process runs a
-        sweep with this name.
+        sweep with this name; UsageError as `archiving`.
         """
-        folder = self.folder
+        folder, succeeded = self.folder, archiving(archive, self.jobs)
 
         def failed(end: JobEnd) -> None:
             state = JobState(state="failed", code=end.code, reason=end.reason)
@@ -149,7 +153,7 @@ class PlannedSweep:
                 if (state := read_state(log)) and state.state == "failed":
                     state_file(log).unlink()  # the job waits again
             write_text(sweep_copy(folder), self.sweep.text)
-            outcome = run_jobs(self.jobs, engine, stop, failed)
+            outcome = run_jobs(self.jobs, engine, stop, succeeded=succeeded, failed=failed)
         return with_files(outcome, lambda: write_tables(self.sweep, self.out))
 
     def leaderboard(self) -> Board | None:

@@ -65,10 +65,11 @@ class Combination:
 
 @dataclass(frozen=True)
 class Group:
-    """Encodings with their seeds, in the file's order, and their presets."""
+    """Encodings and seeds, in the file's order, and presets: each is trained with each."""
 
     presets: tuple[str, ...]
-    seeds: dict[Name, tuple[int, ...]]
+    names: tuple[Name, ...]
+    seeds: tuple[int, ...]
 
 
 @dataclass(frozen=True)
@@ -91,7 +92,7 @@ class Sweep:
     @property
     def names(self) -> list[Name]:
         """The encodings, in the file's order."""
-        return list(dict.fromkeys(name for group in self.groups for name in group.seeds))
+        return list(dict.fromkeys(name for group in self.groups for name in group.names))
 
     def settings(self, config: Config) -> dict[str, Any]:
         """Return the values of the varied settings."""
@@ -107,20 +108,19 @@ class Sweep:
         return out / self.name / self.label(config) if own else out
 
     def requests(self, out: Path) -> list[Request]:
-        """List the requested runs, seed by seed."""
+        """List the requested runs, group by group, and in a group seed by seed."""
         places = [
             (combination.preset, config, self.root(out, combination.preset, config))
             for combination in self.combinations
             for config in combination.configs
         ]
-        every_seed = chain.from_iterable(chain(*(group.seeds.values() for group in self.groups)))
         return [
             Request(name, seed, preset_of(preset, config.task), config, root, self.settings(config))
-            for seed in dict.fromkeys(every_seed)
             for group in self.groups
-            for name, own in group.seeds.items()
+            for seed in group.seeds
+            for name in group.names
             for preset, config, root in places
-            if seed in own and preset in group.presets
+            if preset in group.presets
         ]
 
 
@@ -277,16 +277,16 @@ def _groups(file: SweepFile, presets: tuple[str, ...]) -> tuple[Group, ...]:
         own = tuple(_known_presets(table.presets or presets))
         if unlisted := [preset for preset in own if preset not in presets]:
             raise unknown("preset of this sweep", unlisted[0], presets)
-        seeds: dict[Name, tuple[int, ...]] = {}
+        names: list[Name] = []
         for text in table.encodings:
             for name in map(parse, rest if text == "*" else [text]):
                 pairs = {(preset, name) for preset in own}
                 if pairs & named_with:
                     raise UsageError(f"{name} is named twice")
                 named_with |= pairs
-                seeds[name] = tuple(dict.fromkeys(table.seeds))
-        groups.append(Group(own, seeds))
-    first, *more = (name for group in groups for name in group.seeds)
+                names.append(name)
+        groups.append(Group(own, tuple(names), tuple(dict.fromkeys(table.seeds))))
+    first, *more = (name for group in groups for name in group.names)
     for name in more:  # each "from=" is a training before it
         if str(name).count("from=") != str(first).count("from="):
             raise UsageError(
