@@ -1,7 +1,7 @@
 PYTHON ?= python3
 BIN = .venv/bin
 
-.PHONY: demo test test-slow lint clean
+.PHONY: demo test test-slow lint docs clean
 
 # The main job: problems, three trainings, their grids, the comparison heatmap.
 demo: .venv/demo
@@ -18,6 +18,9 @@ lint: .venv/dev
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports
+
+docs: .venv/demo
+	$(BIN)/python -m tape_arith.arith.reference
 
 # Each stamp is an environment with what that target needs; `make demo` fetches no test tools.
 .venv/demo: pyproject.toml constraints.txt

@@ -1,0 +1,106 @@
+"""Write the reference: a page of everything that `list NAME` and `--help` print.
+
+python -m tape_arith.arith.reference      writes arith/reference/*.md and llms.txt (make docs)
+"""
+
+import os
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from unittest.mock import patch
+
+from tape_arith.arith.catalogue import describe
+from tape_arith.arith.registry.locate import known_names
+from tape_arith.arith.runs.preset import PRESETS_FOLDER
+from tape_arith.arith.sweeps.sweep import BUNDLED
+
+FOLDER = Path(__file__).parent / "reference"
+_GENERATED = "<!-- Written by `make docs` from what each file declares: do not edit. -->"
+_COLUMNS = "100"
+_KINDS = {
+    "encodings": ("encoding", "Positional encodings: `--pe NAME:option=value`"),
+    "modifiers": ("modifier", "Changes of an encoding in training: `--pe aug-rope`"),
+    "extrapolations": ("extrapolation", "Changes of an encoding at test time: `rope+yarn`"),
+    "tasks": ("task", "Tasks: `--task NAME:option=value`"),
+}
+_OTHER_PAGES = {
+    "../../README.md": "what it is, findings, first commands",
+    "../../models/README.md": "an encoding of your own, from the formula to the leaderboard",
+    "../../models/encodings/README.md": "all encodings in one table",
+    "../tasks/README.md": "all tasks in one table, and how to add one",
+    "../sweeps/README.md": "many runs, on one machine or several",
+    "../export/README.md": "trained runs as models of transformers",
+    "../studies/README.md": "what is measured inside trained runs",
+    "../bench/README.md": "speed, each beside a limit or a peer",
+    "../../results/README.md": "results, and what is not measured",
+}
+
+
+def pages() -> dict[str, str]:
+    """Return the text of each file of the reference by its name."""
+    texts = {
+        f"{stem}.md": _page(title, ((name, describe(name)[1]) for name in known_names(kind)))
+        for stem, (kind, title) in _KINDS.items()
+    }
+    texts["presets.md"] = _page("Presets: `--preset NAME`", _files(PRESETS_FOLDER))
+    texts["sweeps.md"] = _page("Bundled sweeps: `tape-arith sweep NAME`", _files(BUNDLED))
+    texts["commands.md"] = _page("Commands", _commands())
+    return texts | {"llms.txt": _index(texts)}
+
+
+def _page(title: str, entries: Iterable[tuple[str, str]]) -> str:
+    parts = [f"# {title}", _GENERATED]
+    for name, text in entries:
+        parts.append(f"## {name}\n\n```text\n{text.rstrip()}\n```")
+    return "\n\n".join(parts) + "\n"
+
+
+def _files(folder: Path) -> Iterator[tuple[str, str]]:
+    for path in sorted(folder.glob("*.toml")):
+        yield path.stem, path.read_text("utf-8")
+
+
+def _commands() -> Iterator[tuple[str, str]]:
+    """Yield each command's help, as in a terminal of 100 columns."""
+    import typer
+
+    from tape_arith.cli import PANELS, app
+
+    group = typer.main.get_group(app)
+    with patch.dict(os.environ, COLUMNS=_COLUMNS):
+        for name in (name for names in PANELS.values() for name in names):
+            command = group.commands[name]
+            options = {"resilient_parsing": True, **(app.info.context_settings or {})}
+            with command.make_context(f"tape-arith {name}", [], **options) as context:
+                yield name, command.get_help(context)
+
+
+def _index(texts: Iterable[str]) -> str:
+    """Return the index that language models read first (llmstxt.org)."""
+    own = {name: f"{name.removesuffix('.md')}, each in full" for name in texts}
+    lines = [
+        "# tape-arith",
+        "",
+        "> A benchmark suite for the length generalization of positional encodings: it generates "
+        "arithmetic problems, trains decoders that differ in their encoding alone, scores exact "
+        "match far beyond the trained lengths, and compares with intervals over seeds.",
+        "",
+    ]
+    for title, links in (("Pages", _OTHER_PAGES), ("Reference", own)):
+        lines += [
+            f"## {title}",
+            "",
+            *(f"- [{link}]({link}): {what}" for link, what in links.items()),
+            "",
+        ]
+    return "\n".join(lines)
+
+
+def write() -> None:
+    """Write all pages."""
+    FOLDER.mkdir(exist_ok=True)
+    for name, text in pages().items():
+        (FOLDER / name).write_text(text, encoding="utf-8")
+
+
+if __name__ == "__main__":
+    write()
