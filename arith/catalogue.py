@@ -19,6 +19,7 @@ from tape_arith.arith.registry.locate import (
     locate,
     locations,
     normalized,
+    trainable_names,
 )
 from tape_arith.arith.registry.names import parse, task_location
 from tape_arith.arith.runs.command_lines import other_run_roots
@@ -59,6 +60,7 @@ def catalogue(root: Path, *, costs: bool = False) -> dict[str, Any]:
         "combinations": joined,
         "extrapolations": [_entry(declaration) for declaration in declarations("extrapolation")],
         "modifiers": [_entry(declaration) for declaration in declarations("modifier")],
+        "models": [_entry(declaration) for declaration in declarations("model")],
         "presets": [
             {"name": name, "summary": describe_preset(name), "config": load_preset(name).as_dict()}
             for name in presets()
@@ -189,6 +191,8 @@ def to_text(content: dict[str, Any]) -> str:
     lines += map(_line, content["combinations"])
     lines += ["", "IN TRAINING (MODIFIER-NAME, as in aug-rope)", *map(_line, content["modifiers"])]
     lines += ["", "AT TEST TIME (NAME+...)", *map(_line, content["extrapolations"])]
+    lines += ["", "OTHER MODELS (--model NAME or FILE.py:CLASS, wherever an encoding is named)"]
+    lines += map(_line, content["models"])
     lines += ["", "PRESETS (--preset)"]
     lines += [f"  {preset['name']:<19} {preset['summary']}" for preset in content["presets"]]
     lines += ["", "TASKS (--task NAME[:option=value...], list NAME: one in full)"]
@@ -223,14 +227,13 @@ def describe(name: str) -> tuple[dict[str, Any], str]:
         lines += [] if share is None else [f"With seed 0, {seen_words(share)}."]
         about = {"preset": name, "summary": summary, "config": settings, "seen_share": share}
         return about, "\n".join(lines)
-    encodings = known_names("encoding")
     changes = {known: kind for kind in KINDS[1:] for known in known_names(kind)}
     if name in changes:
         parts = [(changes[name], name)]
     elif normalized(name.partition(":")[0]) in known_names("task"):
         parts = [("task", name)]
     elif not {"+", ":", "@"} & set(name) and not is_encoding(name):
-        every = ["sweeps", *presets(), *encodings, *changes, *known_names("task")]
+        every = ["sweeps", *presets(), *trainable_names(), *changes, *known_names("task")]
         raise unknown("name", name, every)
     else:
         parsed = parse(name)

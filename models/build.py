@@ -10,6 +10,7 @@ from tape_arith.models.decoder import Decoder, DecoderConfig
 from tape_arith.models.encoding import PositionalEncoding, Setting
 from tape_arith.models.errors import UsageError
 from tape_arith.models.extrapolations.extrapolation import Extrapolation
+from tape_arith.models.other_model import OtherModel
 
 
 def build(classes: Classes, setting: Setting) -> PositionalEncoding:
@@ -39,9 +40,14 @@ def extrapolate(encoding: PositionalEncoding, make: partial[Extrapolation]) -> N
 
 
 def build_decoder(config: DecoderConfig, classes: Classes, setting: Setting, seed: int) -> Decoder:
-    """Build a decoder whose own weights depend on `seed` alone, whatever the encoding draws."""
+    """Build a decoder whose own weights depend on `seed` alone, whatever the encoding draws.
+
+    A model in its place has the weights that its constructor draws after `torch.manual_seed`.
+    """
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
+        if classes.model is not None:
+            return OtherModel(config, classes.model, setting)
         decoder = Decoder(config, build(classes, setting))
     decoder.initialize(torch.Generator().manual_seed(seed))
     return decoder
@@ -55,6 +61,8 @@ def meta_decoder(
     With `real_encoding` the encoding does get memory, for code that reads its tensors' values.
     Raises UsageError as `build` does.
     """
+    if classes.model is not None:  # its constructor may read the values of its weights
+        return build_decoder(config, classes, setting, seed=0).to("meta")
     with torch.device("meta"):
         if not real_encoding:
             return build_decoder(config, classes, setting, seed=0)

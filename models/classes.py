@@ -10,7 +10,9 @@ class Classes(NamedTuple):
 
     parts          parts of the encoding by name
     extrapolation  the change at test time
+    model          a model in the place of decoder and encoding, which then has no parts
     """
 
     parts: Mapping[str, partial[Any]]
     extrapolation: partial[Any] | None = None
+    model: partial[Any] | None = None

@@ -48,6 +48,7 @@ class Setting:
     coupled                     pairs of Cho et al. 2024: digit k of the answer with digit k of each
                                 operand, or with digit k from the end; None: no pairs
     loops                       number of times that the decoder applies its layers
+    pad_id                      the token that pads rows on the right
     """
 
     num_layers: int
@@ -65,6 +66,7 @@ class Setting:
     unbroken: bool
     coupled: Literal["alike", "mirrored"] | None
     loops: int = 1
+    pad_id: int = 0
 
     @property
     def applied_layers(self) -> int:

@@ -29,6 +29,8 @@ class Runner:
     def __init__(
         self, decoder: Decoder, hardware: Hardware, compiled: CompiledBlocks | None = None
     ) -> None:
+        # Only a decoder of this suite has blocks that can be compiled.
+        hardware = replace(hardware, compiled=hardware.compiled and len(decoder.blocks) > 0)
         check_compiler(hardware)
         self.backend = choose_backend(hardware.attention, decoder.needs, hardware)
         self.hardware = replace(hardware, attention=self.backend.name)

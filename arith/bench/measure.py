@@ -15,7 +15,7 @@ import numpy as np
 from torch.utils.benchmark import Timer
 
 from tape_arith.arith.errors import UsageError
-from tape_arith.arith.registry.names import Name, parse
+from tape_arith.arith.registry.names import Name, check_encoding, parse
 from tape_arith.arith.runs.config import Config
 from tape_arith.arith.runs.options import AUTO, Compute
 from tape_arith.arith.runs.preset import load_preset
@@ -128,6 +128,7 @@ class Options:
         Raises UsageError for an extrapolation, which has no training of its own.
         """
         for name in self.encodings:
+            check_encoding(name, "a measurement counts the FLOPs of the decoder of this suite")
             if name.extrapolation is not None:
                 raise UsageError(f"{name} trains as {name.encoding} does: measure {name.encoding}")
         return self.encodings or tuple(parse(name) for name in default)

@@ -40,7 +40,7 @@ _Quick = Annotated[
 
 def command(
     stages: _Stages = None,
-    pe: option.EncodingList = "",
+    pe: option.EncodingList = option.NO_ENCODINGS,
     preset: option.Preset = None,
     settings: option.Settings = None,
     lengths: _Lengths = "",
@@ -59,7 +59,7 @@ def command(
 
     configure(threads)
     options = Options(
-        encodings=tuple(parse_list(pe)),
+        encodings=tuple(parse_list(",".join(pe))),
         preset=preset,
         settings=parse_settings(settings),
         lengths=tuple(whole_numbers("--lengths", lengths) if lengths else ()),

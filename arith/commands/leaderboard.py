@@ -21,7 +21,7 @@ _Contrasts = Annotated[
 
 
 def command(
-    pe: option.Encodings = "all",
+    pe: option.Encodings = option.ALL_ENCODINGS,
     preset: option.Preset = None,
     split: option.Split = "evaluation",
     max_digits: option.MaxDigits = None,

@@ -1,6 +1,6 @@
 """Declare the options that several commands share, so that each name has one meaning.
 
---pe       encodings, or the encoding to train  --runs    the folder of runs
+--pe       encodings and models (--model)       --runs    the folder of runs
 --preset   a recipe; --set changes it           --out     the file or folder that a command writes
 --seed(s)  seeds of runs                        --figure  a file to draw
 --backend  how attention is computed            --data    a dataset (--datasets: their folder)
@@ -18,7 +18,7 @@ from tape_arith.arith.data.bucket import known_split
 from tape_arith.arith.documents import MOST_INTEGER
 from tape_arith.arith.errors import UsageError, unknown
 from tape_arith.arith.files import check_replaceable
-from tape_arith.arith.registry.locate import known_names, locate
+from tape_arith.arith.registry.locate import known_names, locate, trainable_names
 from tape_arith.arith.runs.config import Config, Policy
 from tape_arith.arith.runs.metrics import tracker_names
 from tape_arith.arith.runs.preset import known_preset, presets
@@ -28,7 +28,7 @@ def complete_encoding(incomplete: str) -> list[str]:
     """Complete the last name: an encoding or, after a plus, also an extrapolation."""
     cut = max(map(incomplete.rfind, ",+")) + 1
     head, last = incomplete[:cut], incomplete[cut:]
-    known = known_names("encoding")
+    known = trainable_names()
     if head.endswith("+"):
         known += known_names("extrapolation")
     return [head + name for name in known if name.startswith(last)]
@@ -96,21 +96,27 @@ RunPath = Annotated[
     Path, typer.Argument(metavar="RUN", help="A run's folder, as `tape-arith list` shows it.")
 ]
 Encodings = Annotated[
-    str,
+    list[str],
     typer.Option(
         "--pe",
         "--compare",
+        "--model",
         metavar="NAMES",
-        help="Encodings, such as fire,tape+yarn, or all.",
+        help="Encodings and models, such as fire,tape+yarn,gru, or all.",
         autocompletion=complete_encoding,
     ),
 ]
 EncodingList = Annotated[
-    str,
+    list[str],
     typer.Option(
-        "--pe", metavar="NAMES", help="Encodings, with commas.", autocompletion=complete_encoding
+        "--pe",
+        "--model",
+        metavar="NAMES",
+        help="Encodings and models, with commas.",
+        autocompletion=complete_encoding,
     ),
 ]
+ALL_ENCODINGS, NO_ENCODINGS = ["all"], list[str]()
 Preset = Annotated[
     str | None,
     typer.Option(

@@ -19,7 +19,7 @@ _Out = Annotated[
 
 
 def command(
-    pe: option.Encodings = "all",
+    pe: option.Encodings = option.ALL_ENCODINGS,
     preset: option.Preset = None,
     split: option.Split = "evaluation",
     max_digits: option.MaxDigits = None,

@@ -38,7 +38,7 @@ def command(
     configure(threads)
     with job_options.stopping(time_limit) as stopper:
         outcome = api.run(
-            pe,
+            ",".join(pe),
             seeds=job_options.whole_numbers("--seeds", seeds),
             preset=preset,
             task=task,

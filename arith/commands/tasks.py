@@ -19,7 +19,7 @@ _Names = Annotated[
 
 def command(
     names: _Names = "all",
-    pe: option.Encodings = "all",
+    pe: option.Encodings = option.ALL_ENCODINGS,
     split: option.Split = "evaluation",
     max_digits: option.MaxDigits = None,
     runs: option.ComparedRuns = option.OWN_RUNS,

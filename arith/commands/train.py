@@ -18,9 +18,12 @@ _Run = Annotated[
     Path | None, typer.Argument(help="The folder of a run to continue, instead of --pe.")
 ]
 _Encoding = Annotated[
-    str | None,
+    list[str] | None,
     typer.Option(
-        help="The positional encoding: name[:option=value...][+name].",
+        "--pe",
+        "--model",
+        metavar="NAME",
+        help="The positional encoding: name[:option=value...][+name]. Or a model.",
         autocompletion=option.complete_encoding,
     ),
 ]
@@ -71,8 +74,9 @@ def command(
     fresh: option.Fresh = False,
 ) -> None:
     """Train one encoding, or continue a run, then score its grid."""
+    name = None if pe is None else ",".join(pe)
     makes_new = fresh or runs != Path("runs") or init_from is not None or seed is not None
-    _check(run, pe, steps, makes_new=makes_new or any((preset, settings, task)))
+    _check(run, name, steps, makes_new=makes_new or any((preset, settings, task)))
     if only_positional and init_from is None:
         raise UsageError("--only-positional needs --init-from RUN, whose weights stay as they are")
     options = job_options.train_options(backend, compiled, no_curves, track, data, on_nonfinite)
@@ -85,7 +89,7 @@ def command(
             trained = Run(run).train(steps, options=options, stopper=stopper)
         else:
             trained = train(
-                str(pe),
+                str(name),
                 preset=preset,
                 task=task,
                 seed=seed,
@@ -99,7 +103,7 @@ def command(
             )
         complete = trained.state().trained
         if complete and not no_score:
-            added = parse(pe).extrapolation if pe else None
+            added = parse(name).extrapolation if name else None
             compute = options.compute.for_scoring
             grid = trained.score(str(added) if added else None, compute=compute, stopper=stopper)
             complete = grid.complete

@@ -12,6 +12,7 @@ from tape_arith.arith.grids.axes import REGION_WORDS, Region
 from tape_arith.arith.grids.grid import CONVERGED, SLACK
 from tape_arith.arith.grids.panel import FINAL_ANSWERS, Panel, seed_words
 from tape_arith.arith.grids.statistics import Interval
+from tape_arith.arith.registry.declarations import MODEL
 from tape_arith.arith.registry.names import task_location
 from tape_arith.arith.tasks.load import load_task
 
@@ -26,6 +27,7 @@ ONE_SEED = "\N{DAGGER}"
 _PRIORS = {
     "told": "told: training covers the tested length",
     "structured": "structured: the encoding knows where digits stand",
+    MODEL: f"{MODEL}: in the place of the decoder",
 }
 """What the words of `prior_word` mean."""
 _MOST_NAMED = 4

@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 from tape_arith.arith.compare.columns import NOT_MEASURED, UNKNOWN, Column
 from tape_arith.arith.compare.selection import TolerantState
 from tape_arith.arith.machine import datasheet
+from tape_arith.arith.registry.declarations import MODEL
 
 _NOTE = (
     "Parameters are the encoding's own; FLOPs are those of the matrix products that it "
@@ -49,7 +50,7 @@ def training_of(run: TolerantState | None) -> Training:
 def cost_columns(rows: Sequence[Any]) -> list[Column[Any]]:
     """Return the columns of costs.
 
-    A row has its `trainings`, and `parameters` and `flops_a_token` of its encoding.
+    A row has its `kind`, its `trainings`, and `parameters` and `flops_a_token` of its encoding.
     """
 
     def machines(*rows: Any) -> list[str]:
@@ -104,6 +105,8 @@ def cost_columns(rows: Sequence[Any]) -> list[Column[Any]]:
         of_training("machine", "", "", "machine"),
     ]
     note = _NOTE + " Times of different machines do not compare." * several
+    if any(row.kind == MODEL for row in rows):
+        note += " Of another model, parameters are all that it has; its FLOPs are not counted."
     return [replace(column, note=note) for column in columns]
 
 

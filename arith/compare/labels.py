@@ -12,6 +12,7 @@ from contextlib import suppress
 from tape_arith.arith.errors import UsageError
 from tape_arith.arith.grids.facts import About
 from tape_arith.arith.grids.panel import Panel
+from tape_arith.arith.registry.declarations import MODEL
 from tape_arith.arith.registry.locate import locate
 from tape_arith.arith.registry.names import (
     Encoding,
@@ -133,7 +134,9 @@ def is_told(panel: Panel) -> bool | None:
 
 
 def prior_word(panel: Panel) -> str:
-    """Return "structured" or "told", by which an encoding is ranked apart, or ""."""
+    """Return "structured", "told" or "other model", by which it is ranked apart, or ""."""
+    if MODEL in (kinds(panel) or ()):
+        return MODEL
     if "task-structured" in (kinds(panel) or ()):
         return "structured"
     return "told" if is_told(panel) else ""

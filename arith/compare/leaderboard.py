@@ -9,6 +9,7 @@ from tape_arith.arith.compare.labels import is_told, kinds, prior_word
 from tape_arith.arith.compare.selection import Key, Selection, TolerantState, key, read_states
 from tape_arith.arith.errors import UsageError
 from tape_arith.arith.grids.panel import Panel
+from tape_arith.arith.registry.declarations import MODEL
 from tape_arith.arith.terminal import say
 
 _REFERENCES = ("rope", "tape")
@@ -16,11 +17,12 @@ _REFERENCES = ("rope", "tape")
 AGNOSTIC, TOLD, _STRUCTURED = "Task-agnostic", "Told the tested length", "Task-structured"
 ACROSS_TASKS = (AGNOSTIC, TOLD)
 """Sections whose encodings are ranked together across tasks: those told the length are few."""
-_UNKNOWN, _NOT_RANKED = "Of unknown kind", "Not ranked"
+_OTHER, _UNKNOWN, _NOT_RANKED = "Other models", "Of unknown kind", "Not ranked"
 SECTIONS: Mapping[str, str] = {
     AGNOSTIC: "",
     TOLD: "training covers all tested positions",
     _STRUCTURED: "these know where digits stand, a prior that the others do not have",
+    _OTHER: "these stand in the place of the decoder, trained by the same recipe",
     _UNKNOWN: "their files are missing, so their kind is unknown",
     _NOT_RANKED: "a seed below 99 % in distribution, or a mean that is not known",
 }
@@ -53,7 +55,8 @@ def prior(panel: Panel) -> str:
     """Return the section of an encoding by what it knows, converged or not."""
     if kinds(panel) is None:
         return _UNKNOWN
-    return {"structured": _STRUCTURED, "told": TOLD}.get(prior_word(panel), AGNOSTIC)
+    words = {"structured": _STRUCTURED, "told": TOLD, MODEL: _OTHER}
+    return words.get(prior_word(panel), AGNOSTIC)
 
 
 def sort_panels(panels: Sequence[Panel]) -> list[Panel]:

@@ -31,6 +31,9 @@ from tape_arith.models.encoding import Workload
 from tape_arith.models.sequences import Sequences
 
 TOLERANCE = 1e-10
+# Of a model, which computes in float32, where the shape of a batch changes the last bits; and how
+# much a later token may change in a batch of one shape, as in a convolution by Fourier transforms.
+MODEL_TOLERANCE, MODEL_SLACK = 1e-4, 1e-5
 # Relative error of all logits together. The worst logit alone says little: in 40 draws of weights
 # its error passed 0.1 in 12 with tape, in 1 with rope; that of all together stayed below 0.07.
 BFLOAT16_TOLERANCE = 0.1
@@ -45,7 +48,8 @@ def relative_error(actual: Tensor, expected: Tensor) -> float:
 
 def assert_close(actual: Tensor, expected: Tensor, label: str) -> None:
     error = relative_error(actual, expected)
-    assert error <= TOLERANCE, f"{label}: relative error {error:.1e}, at most {TOLERANCE:.0e}"
+    most = TOLERANCE if actual.dtype == torch.float64 else MODEL_TOLERANCE
+    assert error <= most, f"{label}: relative error {error:.1e}, at most {most:.0e}"
 
 
 def check_builds(name: Name | str) -> None:
@@ -152,13 +156,15 @@ def check_causal(name: Name | str) -> None:
         other[:, -1] = END
         for decoder, when in both_modes(name):
             before, after = forward(decoder, seqs), forward(decoder, replace(seqs, tokens=other))
-            changed = (before[:, :-1] != after[:, :-1]).any(-1).any(0).nonzero().flatten().tolist()
+            slack = 0 if before.dtype == torch.float64 else MODEL_SLACK * before.abs().max()
+            same = (before[:, :-1] - after[:, :-1]).abs() <= slack
+            changed = (~same).any(-1).any(0).nonzero().flatten().tolist()
             assert not changed, (
                 f"another last token, at place {seqs.tokens.shape[1] - 1}, changed the logits of "
                 f"{len(changed)} earlier places, from place {changed[0]} on{when}"
             )
-            same = torch.equal(before[:, -1], after[:, -1])
-            assert not same, f"the last logits ignore the last token{when}"
+            ignored = torch.equal(before[:, -1], after[:, -1])
+            assert not ignored, f"the last logits ignore the last token{when}"
 
 
 def check_order(name: Name | str) -> None:

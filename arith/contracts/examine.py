@@ -1,8 +1,8 @@
-"""Run all checks on an encoding and say what its file lacks: `tape-arith check NAME`."""
+"""Run all checks on an encoding or a model, say what its file lacks: `tape-arith check NAME`."""
 
 from collections.abc import Iterator
 
-from tape_arith.arith.contracts import encoding, gradients, interface, task
+from tape_arith.arith.contracts import encoding, gradients, interface, model, task
 from tape_arith.arith.contracts.promises import (
     Check,
     CheckOutcome,
@@ -11,14 +11,16 @@ from tape_arith.arith.contracts.promises import (
     outcome_of,
 )
 from tape_arith.arith.errors import UsageError, unknown
+from tape_arith.arith.registry.declarations import MODEL
 from tape_arith.arith.registry.locate import (
     Location,
     declarations,
     is_encoding,
     known_names,
     locate,
+    trainable_names,
 )
-from tape_arith.arith.registry.names import Name, parse, source_hashes
+from tape_arith.arith.registry.names import Name, is_model, parse, source_hashes
 from tape_arith.arith.tasks.load import is_task
 
 CHECKS: tuple[Check[Name], ...] = (
@@ -42,21 +44,34 @@ CHECKS: tuple[Check[Name], ...] = (
     encoding.check_told,
     encoding.check_costs,
 )
-GATES = {
+GATES = model.GATES | {
     encoding.check_builds,
     interface.check_hooks,
     encoding.check_shape,
     encoding.check_deterministic,
 }
 """Checks after which, if one fails, the later ones would only repeat what is wrong."""
+NEEDED: tuple[Check[Name], ...] = (
+    encoding.check_builds,
+    interface.check_hooks,
+    encoding.check_deterministic,
+    encoding.check_positions,
+    encoding.check_causal,
+    encoding.check_rows,
+    encoding.check_prefix,
+    gradients.check_no_dead_parameter,
+)
+"""Checks on which training and scoring depend: a score is one teacher-forced pass, so that of an
+encoding that sees later tokens, or other problems, is meaningless; resuming repeats a training only
+if the keys decide what is drawn. All checks of a model are such."""
 
 
 def check(text: str) -> ContractReport:
-    """Run the checks on the task or the encoding that `text` names. Raises UsageError."""
+    """Run the checks on the task, encoding or model that `text` names. Raises UsageError."""
     if is_task(text):
         return task.examine(text)
     if not {"+", ":", "@"} & set(text) and not is_encoding(text):
-        known = [*known_names("encoding"), *known_names("task")]
+        known = [*trainable_names(), *known_names("task")]
         raise unknown("encoding or task", text, known)
     return examine(parse(text))
 
@@ -70,19 +85,27 @@ def examine(name: Name) -> ContractReport:
     for location in locations:
         location.load()
     outcomes, warnings = [], list[str]()
-    for number, check in enumerate(CHECKS, 1):
+    checks = model.CHECKS if is_model(name.encoding) else CHECKS
+    for number, check in enumerate(checks, 1):
         outcomes.append(outcome := run_check(check, name))
         if check in GATES and not outcome.holds:
-            warnings += [f"the other {len(CHECKS) - number} checks need that {outcome.check} holds"]
+            warnings += [f"the other {len(checks) - number} checks need that {outcome.check} holds"]
             break
     warnings += [warning for location in locations for warning in _warnings(location)]
-    if not all(location.is_builtin for location in locations):
+    if checks is CHECKS and not all(location.is_builtin for location in locations):
         warnings.append(
             "no check knows whether the formula is its paper's: write it once more as plain loops, "
             "in float64, and compare (models/README.md has such a twin)"
         )
     sources = source_hashes(name.encoding)
     return ContractReport(str(name), sources, tuple(outcomes), tuple(warnings))
+
+
+def broken_promise(name: Name) -> CheckOutcome | None:
+    """Run the checks that results depend on; return the first that breaks, None if all hold."""
+    checks = model.CHECKS if is_model(name.encoding) else NEEDED
+    outcomes = (run_check(check, name) for check in checks)
+    return next((outcome for outcome in outcomes if not outcome.holds), None)
 
 
 def run_check(check: Check[Name], name: Name) -> CheckOutcome:
@@ -100,7 +123,7 @@ def _warnings(location: Location) -> Iterator[str]:
     declared = location.declaration()
     yield from declaration_warnings(declared)
     kinds = {known.kind for known in declarations("encoding") if not known.package}
-    if declared.kind not in kinds:
+    if declared.kind not in (*kinds, MODEL):
         kind = "no `kind` in its file, nor from a base of this suite"
         kind = f"the kind '{declared.kind}'" if declared.kind else kind
         yield f"{declared.class_name} has {kind}: it is one of {'; '.join(sorted(kinds))}"

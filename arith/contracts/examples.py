@@ -48,6 +48,9 @@ def decoder_for(
 ) -> Decoder:
     """Build a small float64 decoder in evaluation mode, with noise added to every parameter.
 
+    A model is float32, as it may compute in that type, and its noise is small, as that of a network
+    without norms grows from step to step.
+
     variant  norm, loops, input_injection and attention_scale of its config
     """
     sizes = num_layers, SETTING.hidden_size, SETTING.num_heads, SETTING.head_dim
@@ -59,12 +62,14 @@ def decoder_for(
         longest_number=max_length // 3,
         loops=config.loops,
     )
-    decoder = build_decoder(config, load_classes(name), setting, seed).double().eval()
+    classes = load_classes(name)
+    dtype, scale = (torch.float64, 0.3) if classes.model is None else (torch.float32, 0.05)
+    decoder = build_decoder(config, classes, setting, seed).to(dtype).eval()
     generator = torch.Generator().manual_seed(1)
     with torch.no_grad():
         for parameter in decoder.parameters():
             noise = torch.randn(parameter.shape, generator=generator, dtype=parameter.dtype)
-            parameter.add_(0.3 * noise)
+            parameter.add_(scale * noise)
     return decoder
 
 

@@ -1,8 +1,9 @@
 """Build the decoder of a recipe; report errors of users' encodings."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import lru_cache
+from typing import Any
 
 import numpy as np
 
@@ -13,7 +14,7 @@ from tape_arith.arith.registry.locate import locate
 from tape_arith.arith.registry.names import Encoding, Name, source_hashes
 from tape_arith.arith.runs.config import Config
 from tape_arith.arith.runs.options import AUTO, Compute
-from tape_arith.arith.tasks.families.tokens import DIGIT_ZERO, EOS
+from tape_arith.arith.tasks.families.tokens import DIGIT_ZERO, EOS, PAD
 from tape_arith.arith.tasks.load import load_task, task_hash
 from tape_arith.models.backends import choose_backend
 from tape_arith.models.build import build_decoder, meta_decoder
@@ -22,6 +23,7 @@ from tape_arith.models.decoder import Decoder, DecoderConfig
 from tape_arith.models.encoding import Setting
 from tape_arith.models.errors import UndefinedEncoding
 from tape_arith.models.hardware import detect
+from tape_arith.models.other_model import OtherModel
 
 
 def check_trainable(config: Config, name: Name, compute: Compute = AUTO) -> None:
@@ -69,6 +71,7 @@ def setting_for(config: Config) -> Setting:
         ascending=task.format.order == "reversed",
         unbroken=not (task.format.hints or task.format.spaces),
         coupled=None if task.format.scratchpad else task.coupled,
+        pad_id=PAD,
     )
 
 
@@ -95,6 +98,11 @@ def decoder_for(config: Config, name: Name, seed: int) -> Decoder:
         decoder.requires_grad_(False)
         decoder.pe.requires_grad_(True)
     return decoder
+
+
+def decoder_around(model: Callable[..., Any], config: Config) -> Decoder:
+    """Return a decoder whose logits are those of `model`, a finished model or a function."""
+    return OtherModel(_sizes(config), lambda setting: model, setting_for(config))
 
 
 def blueprint(config: Config, name: Name) -> Decoder:
@@ -130,32 +138,14 @@ def _blueprint(config: Config, name: Name, sources: _Sources) -> Decoder:
 
 @lru_cache(maxsize=64)
 def _check_promises(encoding: Encoding, sources: _Sources) -> None:
-    """Run the checks of the contract that training and scoring depend on.
+    """Raise UsageError if an encoding or a model breaks a promise that results depend on."""
+    from tape_arith.arith.contracts import examine
 
-    Scoring is one teacher-forced pass, so the score of an encoding that sees later tokens, or other
-    problems, is meaningless; resuming repeats a training only if the keys decide what is drawn.
-    Raises UsageError if a check fails.
-    """
-    from tape_arith.arith.contracts import encoding as contract
-    from tape_arith.arith.contracts import gradients, interface
-    from tape_arith.arith.contracts.examine import run_check
-
-    for check in (
-        contract.check_builds,
-        interface.check_hooks,
-        contract.check_deterministic,
-        contract.check_positions,
-        contract.check_causal,
-        contract.check_rows,
-        contract.check_prefix,
-        gradients.check_no_dead_parameter,
-    ):
-        outcome = run_check(check, Name(encoding))
-        if not outcome.holds:
-            raise UsageError(
-                f"{encoding} breaks a promise ({outcome.check}): {outcome.happened}; "
-                f"`tape-arith check {encoding}` checks all promises"
-            )
+    if broken := examine.broken_promise(Name(encoding)):
+        raise UsageError(
+            f"{encoding} breaks a promise ({broken.check}): {broken.happened}; "
+            f"`tape-arith check {encoding}` checks all promises"
+        )
 
 
 @lru_cache(maxsize=64)

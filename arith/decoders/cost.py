@@ -19,6 +19,7 @@ from tape_arith.arith.terminal import say
 from tape_arith.models.encoding import Workload
 from tape_arith.models.flops import useful_training_flops
 from tape_arith.models.hardware import detect
+from tape_arith.models.other_model import OtherModel
 
 SAMPLE = 4_096
 """Number of problems whose mean length is that of a whole training within half a percent."""
@@ -28,11 +29,12 @@ SAMPLE = 4_096
 class Cost:
     """Parameters of an encoding, and FLOPs that it adds per token of a forward pass.
 
-    FLOPs are those of matrix products, over the longest training sequence.
+    FLOPs are those of matrix products, over the longest training sequence. Of a model, parameters
+    are all that it has, and its FLOPs are not known.
     """
 
     parameters: int
-    flops_a_token: float
+    flops_a_token: float | None
 
 
 def cost(name: Name, config: Config | None = None) -> Cost:
@@ -41,7 +43,10 @@ def cost(name: Name, config: Config | None = None) -> Cost:
     Raises Failure if a user's code fails.
     """
     config = config or load_preset("paper-40")
-    pe = blueprint(config, name).pe
+    decoder = blueprint(config, name)
+    pe = decoder.pe
+    if isinstance(decoder, OtherModel):
+        return Cost(decoder.num_parameters(), None)
     tokens = config.bucket(0).longest + config.leading_bos
     extent = Workload(tokens=tokens, pairs=tokens**2, distances=tokens**2)
     with user_errors(name.encoding):
@@ -61,7 +66,9 @@ def about(name: Name, config: Config) -> About:
         told_tested_length=told_tested_length(name.encoding),
     )
     try:
-        size, training = cost(name, config), training_flops_a_token(name, config)
+        size = cost(name, config)
+        known = size.flops_a_token is not None
+        training = training_flops_a_token(name, config) if known else None
     except Failure as error:
         say(f"note: {error}: its parameters and FLOPs are not recorded")
         return facts
@@ -93,7 +100,10 @@ def training_flops(config: Config) -> float:
 
 @lru_cache(maxsize=256)
 def training_flops_a_token(name: Name, config: Config) -> float:
-    """Return the useful training FLOPs per input token, averaged over the first problems."""
+    """Return the useful training FLOPs per input token, averaged over the first problems.
+
+    Those of a model are not known: for it they are those of a plain decoder, as an estimate.
+    """
     decoder = blueprint(config, name)
     problems = _first_problems(config)
     lengths = (problems.lengths - 1).tolist()

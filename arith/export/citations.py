@@ -86,12 +86,12 @@ def papers(text: str) -> list[str]:
 
 
 def all_names() -> list[Name]:
-    """Return a name for each built-in encoding, extrapolation and modifier."""
-    encodings, extrapolations, modifiers = (
+    """Return a name for each built-in encoding, extrapolation, modifier and model."""
+    encodings, extrapolations, modifiers, models = (
         sorted(location.name for location in locations(kind) if location.is_builtin)
-        for kind in KINDS
+        for kind in (*KINDS, "model")
     )
     rope = parse("rope").encoding
     extrapolated = [Name(rope, parse_extrapolation(name)) for name in extrapolations]
     modified = [parse(f"{name}-rope") for name in modifiers]
-    return [*map(parse, encodings), *extrapolated, *modified]
+    return [*map(parse, encodings), *extrapolated, *modified, *map(parse, models)]

@@ -27,7 +27,7 @@ from tape_arith.arith.grids.grid import Grid
 from tape_arith.arith.grids.panel import Panel
 from tape_arith.arith.machine import own_version
 from tape_arith.arith.registry.locate import locate
-from tape_arith.arith.registry.names import Name, NamePart
+from tape_arith.arith.registry.names import Name, NamePart, check_encoding
 from tape_arith.arith.runs.record import RunRecord
 from tape_arith.arith.runs.run import Run
 from tape_arith.arith.tasks.families.tokens import BOS, EOS, PAD, SPECIAL, SYMBOLS
@@ -56,6 +56,7 @@ def export_run(
     or an `out` that holds something else.
     """
     record = trained_record(run)
+    check_encoding(record.name, "an export writes the decoder of this suite")
     answer_width(_two_operands(record.config.task))
     name = Name(record.name.encoding, extrapolation)
     # A name that is an identifier, because transformers imports the folder.

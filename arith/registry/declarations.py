@@ -17,6 +17,8 @@ _WITH_KINDS = tuple(
     f"tape_arith.models.{name}." for name in ("encodings", "families", "extrapolations")
 )
 """Modules whose classes declare a kind."""
+MODEL = "other model"
+"""The kind of a torch.nn.Module that stands in the place of decoder and encoding."""
 
 
 @dataclass(frozen=True)
@@ -94,7 +96,7 @@ def read_declaration(
     """Parse a class in `source`, the content of the file at `path`; by default the last public one.
 
     What the class does not declare is inherited from bases in the same file. Only `kind` is also
-    inherited from encodings of this suite and their families.
+    inherited from encodings of this suite and their families; that of a torch.nn.Module is MODEL.
 
     Raises UsageError if the source is not Python or has no such public class.
     """
@@ -143,7 +145,12 @@ def read_declaration(
 
 
 def modified(own: Declaration, modifier: Declaration) -> Declaration:
-    """Declare a modified encoding. Raises UsageError if encoding and modifier share an option."""
+    """Declare a modified encoding. Raises UsageError if encoding and modifier share an option, or
+    for a model."""
+    if own.kind == MODEL:
+        raise UsageError(
+            f"{own.name}: {own.class_name} is a model, not an encoding: leave {modifier.name}- out"
+        )
     if both := own.options.keys() & modifier.options.keys():
         raise UsageError(
             f"{own.name}: {own.class_name} and {modifier.name} both have an option {min(both)}: "
@@ -174,11 +181,14 @@ def _with_bases(name: str, classes: dict[str, ast.ClassDef]) -> list[ast.ClassDe
 
 
 def _inherited_kind(lineage: list[ast.ClassDef], body: list[ast.stmt]) -> str:
-    """Return the kind of the first base from this suite's encodings or families; "" if none."""
+    """Return the kind of the first base from this suite's encodings or families, or from torch."""
     imported = _imported_names(body)
     for base in (ast.unparse(base) for node in lineage for base in node.bases):
         first, *rest = base.split(".")
-        module, _, class_name = ".".join([imported.get(first, ""), *rest]).rpartition(".")
+        path = ".".join([imported.get(first, ""), *rest])
+        if path == "torch.nn.Module":
+            return MODEL
+        module, _, class_name = path.rpartition(".")
         file = _ROOT.joinpath(*module.split(".")[1:]).with_suffix(".py")
         if module.startswith(_WITH_KINDS) and file.is_file():
             with suppress(UsageError):  # no such class

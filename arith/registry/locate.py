@@ -1,8 +1,9 @@
 """Find the file of a name.
 
-A name refers to a file in a folder (encodings, tasks, engines), a class in models/extrapolations/
-or models/modifiers.py, an entry point of a package, or `FILE.py:CLASS`. A modifier's name precedes
-an encoding's (`aug-rope`). Only `Location.load` runs code; listing never runs a user's code.
+A name refers to a file in a folder (encodings, models, tasks, engines), a class in
+models/extrapolations/ or models/modifiers.py, an entry point of a package, or `FILE.py:CLASS`. A
+modifier's name precedes an encoding's (`aug-rope`); a model's stands where an encoding's would.
+Only `Location.load` runs code; listing never runs a user's code.
 """
 
 import ast
@@ -31,11 +32,16 @@ from tape_arith.models.errors import UsageError, unknown
 KINDS = ("encoding", "extrapolation", "modifier")
 
 _ROOT = Path(__file__).parents[2]
-_FOLDERS = {"encoding": "models/encodings", "task": "arith/tasks", "engine": "arith/sweeps/engines"}
+_FOLDERS = {
+    "encoding": "models/encodings",
+    "model": "models/others",
+    "task": "arith/tasks",
+    "engine": "arith/sweeps/engines",
+}
 """Folders of the kinds with one file per name; extrapolations and modifiers are classes."""
 _OTHER_FILES = {"task": ("task", "load"), "engine": ("worker",)}
 """Files in these folders that define no task or engine."""
-_ON_DISK = ("encoding", "task")
+_ON_DISK = ("encoding", "model", "task")
 """Kinds that may be defined by a user's file."""
 
 
@@ -110,7 +116,10 @@ class Location:
 
 
 def locate(kind: str, name: str) -> Location:
-    """Locate a name or `FILE.py:CLASS`. Raises UsageError unless exactly one matches."""
+    """Locate a name or `FILE.py:CLASS`. Raises UsageError unless exactly one matches.
+
+    The name of a model is found as an encoding too.
+    """
     modifier, base = split_modifier(name)
     if kind == "encoding" and modifier:
         located = locate(kind, base)
@@ -119,6 +128,8 @@ def locate(kind: str, name: str) -> Location:
     path, _, class_name = name.partition(":")
     if kind in _ON_DISK and path.endswith(".py"):
         return on_disk(path, class_name)
+    if kind == "encoding" and normalized(name) in known_names("model"):
+        kind = "model"
     return _select(kind, name)
 
 
@@ -126,7 +137,8 @@ def _select(kind: str, name: str) -> Location:
     """Return the location of `name`. Raises UsageError unless exactly one matches."""
     matches = [location for location in locations(kind) if location.name == normalized(name)]
     if not matches:
-        raise unknown(kind, name, known_names(kind), _described_by(kind, name))
+        known = trainable_names() if kind == "encoding" else known_names(kind)
+        raise unknown(kind, name, known, _described_by(kind, name))
     if len(matches) > 1:
         *first, last = map(str, matches)
         raise UsageError(
@@ -181,13 +193,18 @@ def split_modifier(name: str) -> tuple[str, str]:
 
 
 def is_unmodified(name: str) -> bool:
-    """Tell whether an encoding has this name, without a modifier."""
-    return normalized(name) in known_names("encoding")
+    """Tell whether an encoding or a model has this name, without a modifier."""
+    return normalized(name) in trainable_names()
 
 
 def is_encoding(name: str) -> bool:
-    """Tell whether an encoding has this name, with or without a modifier; ignores files."""
+    """Tell whether an encoding or a model has this name, modifier or not; ignores files."""
     return is_unmodified(split_modifier(name)[1])
+
+
+def trainable_names() -> list[str]:
+    """List all names that can be trained: those of encodings, then those of models."""
+    return [*known_names("encoding"), *known_names("model")]
 
 
 def known_names(kind: str) -> list[str]:

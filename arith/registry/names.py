@@ -9,8 +9,15 @@ from contextlib import suppress
 from dataclasses import dataclass
 from itertools import chain
 
-from tape_arith.arith.registry.declarations import Declaration, Value, value_text
-from tape_arith.arith.registry.locate import Location, is_encoding, known_names, locate, normalized
+from tape_arith.arith.registry.declarations import MODEL, Declaration, Value, value_text
+from tape_arith.arith.registry.locate import (
+    Location,
+    is_encoding,
+    known_names,
+    locate,
+    normalized,
+    trainable_names,
+)
 from tape_arith.models.errors import UsageError, unknown
 
 _ORIGIN = re.compile("@(only-positional-)?from=")
@@ -164,6 +171,21 @@ def declared_kinds(encoding: Encoding) -> list[str]:
     return list(dict.fromkeys(declaration.kind for declaration in declared))
 
 
+def is_model(encoding: Encoding) -> bool:
+    """Tell whether a part is a model, which is built in the place of the decoder.
+
+    >>> is_model(parse("gru").encoding), is_model(parse("rope").encoding)
+    (True, False)
+    """
+    return MODEL in declared_kinds(encoding)
+
+
+def check_encoding(name: Name, work: str) -> None:
+    """Raise UsageError if `name` is that of a model, which `work` cannot look into."""
+    if is_model(name.encoding):
+        raise UsageError(f"{name.encoding} is a model, and {work}: name an encoding")
+
+
 def told_tested_length(encoding: Encoding) -> bool:
     """Tell whether training depends on the longest tested length, as the parts declare.
 
@@ -257,5 +279,5 @@ def _kind_after_plus(text: str) -> str:
         return "encoding"
     if normalized(name) in known_names("extrapolation"):
         return "extrapolation"
-    known = chain(known_names("encoding"), known_names("extrapolation"))
+    known = chain(trainable_names(), known_names("extrapolation"))
     raise unknown("encoding or extrapolation", name, known)

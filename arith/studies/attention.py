@@ -57,6 +57,7 @@ def measure(
     Raises UsageError if `problem` is no problem of their task or there is no such layer; Failure
     for a corrupt file or weights that are not finite.
     """
+    runs.look_inside("attention")
     config, task = runs.record.config, load_task(runs.record.config.task)
     has_places = _has_equal_places(task)
     applied_layers = config.num_layers * config.loops

@@ -20,6 +20,7 @@ from tape_arith.arith.decoders.failures import fitting
 from tape_arith.arith.decoders.weights import trained_decoder, trained_record
 from tape_arith.arith.errors import Failure, UsageError
 from tape_arith.arith.grids.axes import Ints, Region, number_longer, scored_axes
+from tape_arith.arith.registry.names import check_encoding
 from tape_arith.arith.runs.find import existing_run
 from tape_arith.arith.runs.record import RunRecord
 from tape_arith.arith.runs.run import Run
@@ -127,6 +128,11 @@ class StudiedRuns:
         stop = int(indices.max()) + 1
         problems, keys = self.bucket.problems(0, stop), self.bucket.keys(0, stop)
         return Sample(take(problems, indices), keys[indices])
+
+    def look_inside(self, kind: str) -> None:
+        """Raise UsageError if a run is that of a model, into which a study of `kind` cannot see."""
+        for record in self.records.values():
+            check_encoding(record.name, f"a study of {kind} looks into the decoder of this suite")
 
     def measure(
         self,

@@ -69,6 +69,7 @@ def measure(runs: StudiedRuns, count: int, *, double: bool = False) -> Study:
     Raises UsageError for too many problems; Failure for a corrupt file or weights that are not
     finite.
     """
+    runs.look_inside("stability")
     regions, sample = runs.regions(count), runs.sample(np.arange(count))
 
     def measured(runner: Runner) -> pd.DataFrame:
