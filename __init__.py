@@ -16,6 +16,7 @@ if TYPE_CHECKING:
         study,
         tasks,
     )
+    from tape_arith.arith.api.models import problems, score_model
     from tape_arith.arith.api.run import Run, find_run, find_runs
     from tape_arith.arith.api.runs import generate, plan_sweep, run, train
     from tape_arith.arith.errors import Failure, UsageError
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
 _MODULES = {
     "api.run": "Run find_run find_runs",
     "api.runs": "generate plan_sweep run train",
+    "api.models": "problems score_model",
     "api.comparisons": "curves heatmap leaderboard load_grids report study tasks",
     "errors": "Failure UsageError",
     "grids.grid": "Grid",
@@ -46,8 +48,10 @@ __all__ = [
     "leaderboard",
     "load_grids",
     "plan_sweep",
+    "problems",
     "report",
     "run",
+    "score_model",
     "study",
     "tasks",
     "train",

@@ -147,7 +147,7 @@ def test_an_option_has_one_meaning() -> None:
             for option in parameter.opts if parameter.param_type_name == "option" else ():
                 meanings.setdefault(option, set()).add(parameter.help)
     several = {option for option, texts in meanings.items() if len(texts) > 1}
-    assert several == {"--out", "--format", "--pe", "--seed"}
+    assert several == {"--out", "--format", "--model", "--pe", "--runs", "--seed"}
 
 
 def test_a_stream_that_is_closed_goes_nowhere(here: Path) -> None:

@@ -56,8 +56,8 @@ def test_every_command_parses(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
         command = COMMANDS[name]
         options = command.make_context(name, words).params
         for option in ("pe", "compare"):
-            if options.get(option) not in (None, "", ALL):
-                parse_list(options[option])
+            if options.get(option) not in (None, [], [ALL]):
+                parse_list(",".join(options[option]))
         assert options.get("preset") in (None, *presets()), line
 
 

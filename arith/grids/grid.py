@@ -132,7 +132,7 @@ class Grid:
             seen_exact=cells.get("seen_exact"),
         )
 
-    def save(self, path: Path) -> None:
+    def save(self, path: str | Path) -> None:
         """Write the grid, one row of cells per line. Raises Failure if writing fails."""
         entries = []
         for key, value in with_checksum(self.content(), GridDocument.kind).items():
@@ -140,7 +140,7 @@ class Grid:
             if key in (*CELLS, *SEEN_CELLS):
                 entry = "[\n  " + ",\n  ".join(map(json.dumps, value)) + "\n ]"
             entries.append(f'"{key}": {entry}')
-        write_text(path, "{\n " + ",\n ".join(entries) + "\n}\n")
+        write_text(Path(path), "{\n " + ",\n ".join(entries) + "\n}\n")
 
     def content(self) -> dict[str, Any]:
         """Return the file's content in plain Python types: means instead of sums, None for nan."""

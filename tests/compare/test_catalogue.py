@@ -17,13 +17,13 @@ from tests.helpers.tiny_runs import done
 def test_list_as_json(comparison: Path) -> None:
     content = json.loads(done("list", "--json").out)
     assert list(content) == [
-        *("schema", "encodings", "combinations", "extrapolations", "modifiers", "presets", "tasks"),
-        *("task_entries", "task_packages", "runs"),
+        *("schema", "encodings", "combinations", "extrapolations", "modifiers", "models"),
+        *("presets", "tasks", "task_entries", "task_packages", "runs"),
     ]
     assert content["schema"] == 1 and content["tasks"][0] == "addition"
     assert content["task_packages"] == {}
     keys = ["name", "kind", "summary", "paper", "options", "told_by", "package", "problem"]
-    for kind in ("encoding", "extrapolation"):
+    for kind in ("encoding", "extrapolation", "model"):
         entries = content[f"{kind}s"]
         assert [entry["name"] for entry in entries] == known_names(kind)
         for entry in entries:

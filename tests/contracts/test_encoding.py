@@ -537,7 +537,7 @@ def test_warnings(here: Path) -> None:
         ("Base", "rotary"),
         ("PositionalEncoding, Rotary", "rotary"),
         ("PositionalEncoding", ""),
-        ("torch.nn.Module", ""),
+        ("torch.nn.Module", "other model"),
         ("encodings.abacus.Gone", ""),
     ],
 )

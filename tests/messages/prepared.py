@@ -115,6 +115,10 @@ def rope_on_carries() -> None:
     done("score", ROPE, "--split", "carry")
 
 
+def a_model() -> None:
+    done("train", "--model", "gru", *settings(), "--no-score")
+
+
 def rope_exported() -> None:
     done("export", ROPE, "--out", "there")
 

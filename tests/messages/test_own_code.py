@@ -35,11 +35,26 @@ class Copy(OneString):
     def answer_digits(self, lengths):
         return lengths[:, 0]
 """
+MODEL = """from torch import nn
+
+
+class {name}({base}):
+    def __init__(self, setting):
+        super().__init__()
+        self.embedding = nn.Embedding(setting.vocabulary_size, setting.vocabulary_size)
+
+    def forward(self, tokens, lengths):
+        return self.embedding(tokens){result}
+"""
 SWEEP = 'preset = "mini"\nencodings = ["rope"]\nseeds = [0]\n'
 
 
 def encoding(*, init: str = "pass", embedded: str = "x", end: str = "") -> dict[str, str]:
     return {"mine.py": ENCODING.format(init=init, embedded=embedded, end=end)}
+
+
+def model(name: str = "Mine", base: str = "nn.Module", result: str = "") -> dict[str, str]:
+    return {"mine.py": MODEL.format(name=name, base=base, result=result)}
 
 
 def task(body: str = "") -> dict[str, str]:
@@ -83,6 +98,57 @@ REFUSED: list[tuple[dict[str, str], str, str]] = [
         "mine.py:Mine breaks a promise (hooks): Mine.embed returned float64 [3, 19, 16]; it "
         "returns float64 [B, T, D] (here B = 3, T = 20, D = 16, H = 2, K = 8); `tape-arith "
         "check mine.py:Mine` checks all promises",
+    ),
+    (
+        model(result="[:, 1:]"),
+        "train --model mine.py:Mine TINY",
+        "mine.py:Mine breaks a promise (builds): TypeError: forward returned [3, 19, 19], not "
+        "logits [B, T, V] = [3, 20, 19]; `tape-arith check mine.py:Mine` checks all promises",
+    ),
+    (
+        model(result=".max(-1)"),
+        "train --model mine.py:Mine TINY",
+        "mine.py:Mine breaks a promise (builds): TypeError: forward returned max, not logits "
+        "[B, T, V] = [3, 20, 19]; `tape-arith check mine.py:Mine` checks all promises",
+    ),
+    (
+        model(result=" / 0"),
+        "train --model mine.py:Mine TINY",
+        "mine.py:Mine breaks a promise (shape): logits that are not finite; `tape-arith check "
+        "mine.py:Mine` checks all promises",
+    ),
+    (
+        model("Other"),
+        "train --model mine.py:Mine TINY",
+        ".../mine.py defines no public class 'Mine', only Other: names and options are read from "
+        "where the class is written",
+    ),
+    (
+        model(base="nn.Linear"),
+        "train --model mine.py:Mine TINY",
+        "mine.py:Mine is no encoding: it must be a subclass of PositionalEncoding, or say that "
+        "its kind is 'other model'",
+    ),
+    (
+        model(),
+        "train --model mine.py:Mine+rope TINY",
+        "mine.py:Mine+rope: nothing can be joined to a model with a plus",
+    ),
+    (
+        model(),
+        "check aug-mine.py:Mine",
+        "aug-mine.py:Mine: Mine is a model, not an encoding: leave aug- out",
+    ),
+    (
+        model(),
+        "train --model mine.py:Mine TINY --set norm=post",
+        "norm, loops, input_injection and attention_scale change the decoder, and a model brings "
+        "its own: leave them out",
+    ),
+    (
+        model(),
+        "train --pe rope --model mine.py:Mine TINY",
+        "train takes one encoding: `tape-arith run --pe rope,mine.py:Mine` takes several",
     ),
     ({}, "check gone.py:Mine", "'gone.py': there is no such file, as seen from this folder"),
     (task(), f"{TRAIN} ''", "unknown task '': Known: ..."),

@@ -138,6 +138,26 @@ REFUSED: Table = {
             "--datasets data (`train` takes one dataset)"
         ),
     },
+    prepared.a_model: {
+        "export gru": (
+            "gru is a model, and an export writes the decoder of this suite: name an encoding"
+        ),
+        "study attention runs/mini/gru/seed-0": (
+            "gru is a model, and a study of attention looks into the decoder of this suite: name "
+            "an encoding"
+        ),
+        "study stability runs/mini/gru/seed-0": (
+            "gru is a model, and a study of stability looks into the decoder of this suite: name "
+            "an encoding"
+        ),
+        "score runs/mini/gru/seed-0 --with yarn": (
+            "gru+yarn: nothing can be joined to a model with a plus"
+        ),
+        "train --pe gru --init-from runs/mini/rope/seed-0": (
+            "gru has no place for blocks.0.attention_norm.weight of runs/mini/rope/seed-0 (rope): "
+            "begin from an encoding whose parameters it has"
+        ),
+    },
     prepared.rope_without_weights: {
         "train runs/mini/rope/seed-0": (
             "runs/mini/rope/seed-0 is scored, but its weights are not here: put final.safetensors "

@@ -34,7 +34,7 @@ SENTENCES = {
     "train --output_dir x": "train has no --output_dir: write --runs",
     "heatmap --output_dir x": "heatmap has no --output_dir: write --figure",
     "leaderboard --output_dir x": "leaderboard has no --output_dir: write --out",
-    "curves --model rope": "curves has no --model: write --pe",
+    "curves --encoding rope": "curves has no --encoding: write --pe",
     "run --data x": "run has no --data: write --datasets",
     "report --max_digits 3": "report has no --max_digits: write --max-digits",
     "study errors x --num-samples 3": "study has no --num-samples: write --problems",
