@@ -20,12 +20,14 @@ _KINDS = {
     "encodings": ("encoding", "Positional encodings: `--pe NAME:option=value`"),
     "modifiers": ("modifier", "Changes of an encoding in training: `--pe aug-rope`"),
     "extrapolations": ("extrapolation", "Changes of an encoding at test time: `rope+yarn`"),
+    "models": ("model", "Other models: `--model NAME:option=value`"),
     "tasks": ("task", "Tasks: `--task NAME:option=value`"),
 }
 _OTHER_PAGES = {
     "../../README.md": "what it is, findings, first commands",
     "../../models/README.md": "an encoding of your own, from the formula to the leaderboard",
     "../../models/encodings/README.md": "all encodings in one table",
+    "../../models/others/README.md": "a model of your own in the place of the decoder",
     "../tasks/README.md": "all tasks in one table, and how to add one",
     "../sweeps/README.md": "many runs, on one machine or several",
     "../export/README.md": "trained runs as models of transformers",

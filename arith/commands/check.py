@@ -1,4 +1,4 @@
-"""`tape-arith check`: check that an encoding or a task fulfils its contract."""
+"""`tape-arith check`: check that an encoding, a model or a task fulfils its contract."""
 
 import json
 from dataclasses import asdict
@@ -31,7 +31,7 @@ def command(
     name: _Name,
     as_json: option.AsJson = False,
 ) -> None:
-    """Check an encoding (causal, aware of order, ...) or a task (bounds, ...). Runs its code.
+    """Check an encoding (causal, aware of order, ...), a model or a task. Runs its code.
 
     For each broken promise it prints what was expected, what happened and the usual cause, and
     exits with 1.
