@@ -29,11 +29,12 @@ class Runner:
     def __init__(
         self, decoder: Decoder, hardware: Hardware, compiled: CompiledBlocks | None = None
     ) -> None:
-        # Only a decoder of this suite has blocks that can be compiled.
-        hardware = replace(hardware, compiled=hardware.compiled and len(decoder.blocks) > 0)
+        # A model in the decoder's place has no blocks, and computes its own attention, if any.
+        has_blocks = len(decoder.blocks) > 0
+        hardware = replace(hardware, compiled=hardware.compiled and has_blocks)
         check_compiler(hardware)
         self.backend = choose_backend(hardware.attention, decoder.needs, hardware)
-        self.hardware = replace(hardware, attention=self.backend.name)
+        self.hardware = replace(hardware, attention=self.backend.name if has_blocks else "auto")
         self.packs = self.backend.packs and decoder.needs.packed
         self.decoder = decoder.to(hardware.device)
         if hardware.compiled and compiled is None:

@@ -87,8 +87,8 @@ def check_deterministic(name: Name | str) -> None:
     """The same weights and keys give the same bits, in training too, whatever was called before.
 
     Usually: torch's own random numbers in a hook, or dropout (take `random_words(seqs.key, ...)` of
-    models/sequences.py); something kept on `self` from one call to the next; numbers drawn in
-    __init__ that are no buffer, so that no checkpoint has them.
+    models/sequences.py, or none in a model); something kept on `self` from one call to the next;
+    numbers drawn in __init__ that are no buffer, so that no checkpoint has them.
     """
     seqs = example_batch()
     with torch.random.fork_rng(devices=[]):
@@ -149,7 +149,8 @@ def check_causal(name: Name | str) -> None:
     """The last token changes no earlier logit, not by one bit, in short and in long rows.
 
     Usually: a sum, a mean or a norm over all tokens; a cumulative sum that runs over keys before
-    they are masked; weights of its own that are not masked before the softmax.
+    they are masked; weights of its own that are not masked before the softmax; of a model, both
+    directions of a recurrent network, or a convolution that is padded on both sides.
     """
     for seqs in (example_batch(), example_batch(4 * TRAINED_LENGTH)):
         other = seqs.tokens.clone()

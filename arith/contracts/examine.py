@@ -44,7 +44,8 @@ CHECKS: tuple[Check[Name], ...] = (
     encoding.check_told,
     encoding.check_costs,
 )
-GATES = model.GATES | {
+GATES = {
+    model.check_builds,
     encoding.check_builds,
     interface.check_hooks,
     encoding.check_shape,

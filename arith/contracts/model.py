@@ -19,24 +19,6 @@ def check_builds(name: Name | str) -> None:
     examples.forward(examples.decoder_for(name), examples.example_batch())
 
 
-def check_deterministic(name: Name | str) -> None:
-    """The same weights and tokens give the same bits, in training too, whatever was called before.
-
-    Usually: dropout, which a resumed training could not repeat; a state that is kept on `self` from
-    one call to the next; numbers drawn in __init__ that are no buffer.
-    """
-    encoding.check_deterministic(name)
-
-
-def check_causal(name: Name | str) -> None:
-    """The last token changes no earlier logit, in short and in long rows.
-
-    Usually: attention without a mask; both directions of a recurrent network; a convolution that
-    is padded on both sides; a mean or a norm over all tokens.
-    """
-    encoding.check_causal(name)
-
-
 def check_prefix(name: Name | str) -> None:
     """Logits of a whole row are those of a forward on each prefix: what scoring relies on.
 
@@ -49,10 +31,9 @@ def check_prefix(name: Name | str) -> None:
 CHECKS: tuple[Check[Name], ...] = (
     check_builds,
     encoding.check_shape,
-    check_deterministic,
-    check_causal,
+    encoding.check_deterministic,
+    encoding.check_causal,
     encoding.check_rows,
     check_prefix,
     check_no_dead_parameter,
 )
-GATES = {check_builds, encoding.check_shape, check_deterministic}

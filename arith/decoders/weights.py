@@ -39,7 +39,12 @@ def save(
     If `keep` is given, an older checkpoint at `path` is moved there first.
     """
     facts = {"schema": SCHEMA, **facts}
-    plain = _apart({name: tensor.detach().cpu().contiguous() for name, tensor in tensors.items()})
+    plain = {name: tensor.detach().cpu().contiguous() for name, tensor in tensors.items()}
+    used = set[int]()
+    for name, tensor in plain.items():  # the format refuses weights that share memory, as tied ones
+        memory = tensor.untyped_storage().data_ptr()
+        plain[name] = tensor.clone() if memory in used else tensor
+        used.add(memory)
     text = json.dumps({**facts, "sha256": _sha256(facts, plain)}, allow_nan=False)
     with atomic(path) as temporary:
         try:
@@ -50,16 +55,6 @@ def save(
             with open(temporary, "rb") as file:  # must be on disk before the old one moves
                 os.fsync(file.fileno())
             os.replace(path, keep)
-
-
-def _apart(tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
-    """Copy what shares memory with an earlier tensor, such as tied weights: no file has ties."""
-    used, apart = set[int](), dict[str, Tensor]()
-    for name, tensor in tensors.items():
-        memory = tensor.untyped_storage().data_ptr()
-        apart[name] = tensor.clone() if memory in used else tensor
-        used.add(memory)
-    return apart
 
 
 def load(path: Path, device: str) -> tuple[dict[str, Tensor], dict[str, Any]]:

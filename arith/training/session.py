@@ -260,10 +260,11 @@ class Session:
 
     def _say_what_is_trained(self, trainer: Trainer, data: Path | None) -> None:
         record, hardware, processes = self.record, trainer.hardware, self.processes.size
+        attention = hardware.attention.replace("auto", "its own")
         say(
             f"training {record.encoding}, seed {record.seed}, preset {record.preset}: "
             f"{trainer.decoder.num_parameters():,} parameters, {hardware.dtype_name} on "
-            f"{hardware.device}, {hardware.attention} attention, "
+            f"{hardware.device}, {attention} attention, "
             + ("" if hardware.compiled else "not ")
             + "compiled"
             + (" (the first step takes a minute or more)" if hardware.compiled else "")
