@@ -9,11 +9,14 @@ program adds to another program's output.
 
 Legend: T tokens of all sequences, n sequences, H heads, K head dim, V value width, N values;
 R queries and C keys of a tile; K2 and V2 are K and V rounded up to a power of two. `*_t` and `*_h`
-are the strides of tokens and heads.
+are the strides of tokens and heads. bias [H, side, side] is added to the scores of a query and a
+key by their places in their sequence; it may be None.
 """
 
 from tape_arith.models.kernels.tiles import (
+    LEAST,
     LOG2_E,
+    biased,
     bound,
     causal,
     clear,
@@ -31,7 +34,7 @@ from tape_arith.models.kernels.tiles import (
 # fmt: off
 @kernel
 def forward_kernel(
-    q, k, v1, v2, v3, o1, o2, o3, log_sums, starts, n, blocks, tokens, heads, scale,
+    q, k, v1, v2, v3, o1, o2, o3, log_sums, bias, side, starts, n, blocks, tokens, heads, scale,
     q_t, q_h, k_t, k_h, v1_t, v1_h, v2_t, v2_h, v3_t, v3_h,
     N: tl.constexpr, K: tl.constexpr, K2: tl.constexpr, V: tl.constexpr, V2: tl.constexpr,
     R: tl.constexpr, C: tl.constexpr,
@@ -49,14 +52,16 @@ def forward_kernel(
         rows, columns = tl.arange(0, R), tl.arange(0, C)
         q_at = place(q, first + block, head, q_t, q_h)
         q_tile = read(q_at, rows, q_t, length - block, K, K2)
-        most = tl.full((R,), float("-inf"), tl.float32)
+        most = tl.full((R,), LEAST, tl.float32)
         total = tl.full((R,), 0.0, tl.float32)
         mixed = (tl.full((R, V2), 0.0, tl.float32),) * N
         for key in range(0, bound(tl.minimum(block + R, length)), C):
             k_at = place(k, first + key, head, k_t, k_h)
             k_tile = read(k_at, columns, k_t, length - key, K, K2)
             scores = product(q_tile, tl.trans(k_tile)) * (scale * LOG2_E)
-            scores = causal(scores, block + rows, key + columns)
+            queries, keys = block + rows, key + columns
+            scores = biased(scores, bias, head, queries[:, None], keys[None, :], side, length)
+            scores = causal(scores, queries, keys)
             larger = tl.maximum(most, row_max(scores))
             shrink = tl.exp2(most - larger)
             powers = tl.exp2(scores - larger[:, None])
@@ -82,7 +87,7 @@ def forward_kernel(
 @kernel
 def backward_queries_kernel(
     q, k, v1, v2, v3, o1, o2, o3, g1, g2, g3, d_q, log_sums, mean_gradients,
-    starts, n, blocks, tokens, heads, scale,
+    bias, side, starts, n, blocks, tokens, heads, scale,
     q_t, q_h, k_t, k_h, v1_t, v1_h, v2_t, v2_h, v3_t, v3_h, g1_t, g1_h, g2_t, g2_h, g3_t, g3_h,
     N: tl.constexpr, K: tl.constexpr, K2: tl.constexpr, V: tl.constexpr, V2: tl.constexpr,
     R: tl.constexpr, C: tl.constexpr,
@@ -121,7 +126,9 @@ def backward_queries_kernel(
             k_at = place(k, first + key, head, k_t, k_h)
             k_tile = read(k_at, columns, k_t, length - key, K, K2)
             scores = product(q_tile, tl.trans(k_tile)) * (scale * LOG2_E)
-            weights = tl.exp2(causal(scores, block + rows, key + columns) - log_sum[:, None])
+            queries, keys = block + rows, key + columns
+            scores = biased(scores, bias, head, queries[:, None], keys[None, :], side, length)
+            weights = tl.exp2(causal(scores, queries, keys) - log_sum[:, None])
             d_weights = tl.full((R, C), 0.0, tl.float32)
             for i in tl.static_range(N):
                 v_at = place(v[i], first + key, head, v_t[i], v_h[i])
@@ -137,7 +144,7 @@ def backward_queries_kernel(
 @kernel
 def backward_keys_kernel(
     q, k, v1, v2, v3, g1, g2, g3, d_k, d_v1, d_v2, d_v3, log_sums, mean_gradients,
-    starts, n, blocks, tokens, heads, scale,
+    bias, side, starts, n, blocks, tokens, heads, scale,
     q_t, q_h, k_t, k_h, v1_t, v1_h, v2_t, v2_h, v3_t, v3_h, g1_t, g1_h, g2_t, g2_h, g3_t, g3_h,
     N: tl.constexpr, WANTED: tl.constexpr, K: tl.constexpr, K2: tl.constexpr, V: tl.constexpr,
     V2: tl.constexpr, R: tl.constexpr, C: tl.constexpr,
@@ -170,6 +177,8 @@ def backward_keys_kernel(
             at = place(mean_gradients, first + query, head, 1, tokens) + rows
             mean = tl.load(at, mask=rows < length - query, other=0.0)
             scores = product(k_tile, tl.trans(q_tile)) * (scale * LOG2_E)
+            queries, keys = query + rows[None, :], block + columns[:, None]
+            scores = biased(scores, bias, head, queries, keys, side, length)
             seen = query + rows[None, :] >= block + columns[:, None]
             scores = tl.where(seen, scores, float("-inf"))
             weights = tl.exp2(scores - log_sum[None, :])

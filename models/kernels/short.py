@@ -7,11 +7,13 @@ takes one pass and the backward needs nothing but the inputs.
 
 Legend: T tokens of all sequences, n sequences, H heads, K head dim, V value width, N values;
 S tokens of a tile; K2 and V2 are K and V rounded up to a power of two. `*_t` and `*_h` are the
-strides of tokens and heads.
+strides of tokens and heads. bias [H, side, side] is added to the scores of a query and a key by
+their places in their sequence; it may be None.
 """
 
 from tape_arith.models.kernels.tiles import (
     LOG2_E,
+    biased,
     causal,
     clear,
     inline,
@@ -28,22 +30,25 @@ from tape_arith.models.kernels.tiles import (
 
 # fmt: off
 @inline
-def softmax(q, k, scale, S: tl.constexpr):
-    """Compute the causal weights, [S, S].
+def softmax(q, k, scale, bias, head, side, length, S: tl.constexpr):
+    """Compute the causal weights, [S, S], and log2 of each softmax sum, [S].
 
     Rows beyond the sequence's end are meaningless but finite; they are multiplied by zeros or never
     written.
     """
     tokens = tl.arange(0, S)
     scores = product(q, tl.trans(k)) * (scale * LOG2_E)
+    scores = biased(scores, bias, head, tokens[:, None], tokens[None, :], side, length)
     scores = causal(scores, tokens, tokens)
-    powers = tl.exp2(scores - row_max(scores)[:, None])
-    return powers / row_sum(powers)[:, None]
+    most = row_max(scores)
+    powers = tl.exp2(scores - most[:, None])
+    total = row_sum(powers)
+    return powers / total[:, None], most + tl.log2(total)
 
 
 @kernel
 def forward_kernel(
-    q, k, v1, v2, v3, o1, o2, o3, starts, n, tokens, heads, shortest, scale,
+    q, k, v1, v2, v3, o1, o2, o3, bias, side, starts, n, tokens, heads, shortest, scale,
     q_t, q_h, k_t, k_h, v1_t, v1_h, v2_t, v2_h, v3_t, v3_h,
     N: tl.constexpr, K: tl.constexpr, K2: tl.constexpr, V: tl.constexpr, V2: tl.constexpr,
     S: tl.constexpr, CLEAR: tl.constexpr,
@@ -59,7 +64,8 @@ def forward_kernel(
     if (length >= shortest) & (length <= S) & (length > 0):
         q_tile = read(place(q, first, head, q_t, q_h), rows, q_t, length, K, K2)
         k_tile = read(place(k, first, head, k_t, k_h), rows, k_t, length, K, K2)
-        weights = softmax(q_tile, k_tile, scale, S).to(q_tile.dtype)
+        weights, _ = softmax(q_tile, k_tile, scale, bias, head, side, length, S)
+        weights = weights.to(q_tile.dtype)
         for i in tl.static_range(N):
             v_tile = read(place(v[i], first, head, v_t[i], v_h[i]), rows, v_t[i], length, V, V2)
             mixed = product(weights, v_tile.to(weights.dtype))
@@ -71,13 +77,17 @@ def forward_kernel(
 
 @kernel
 def backward_kernel(
-    q, k, v1, v2, v3, g1, g2, g3, d_q, d_k, d_v1, d_v2, d_v3,
-    starts, n, tokens, heads, shortest, scale,
+    q, k, v1, v2, v3, g1, g2, g3, d_q, d_k, d_v1, d_v2, d_v3, log_sums, mean_gradients,
+    bias, side, starts, n, tokens, heads, shortest, scale,
     q_t, q_h, k_t, k_h, v1_t, v1_h, v2_t, v2_h, v3_t, v3_h, g1_t, g1_h, g2_t, g2_h, g3_t, g3_h,
     N: tl.constexpr, WANTED: tl.constexpr, K: tl.constexpr, K2: tl.constexpr, V: tl.constexpr,
     V2: tl.constexpr, S: tl.constexpr, CLEAR: tl.constexpr,
 ):
-    """Compute gradients d_* from those of the outputs, g*; d_v* for the first WANTED values."""
+    """Compute gradients d_* from those of the outputs, g*; d_v* for the first WANTED values.
+
+    Also, unless they are None, log_sums and mean_gradients [H, T], as the kernels of long sequences
+    have them.
+    """
     v, v_t, v_h, d_v = (v1, v2, v3), (v1_t, v2_t, v3_t), (v1_h, v2_h, v3_h), (d_v1, d_v2, d_v3)
     g, g_t, g_h = (g1, g2, g3), (g1_t, g2_t, g3_t), (g1_h, g2_h, g3_h)
     sequence = tl.program_id(0) // heads
@@ -88,7 +98,7 @@ def backward_kernel(
     if (length >= shortest) & (length <= S) & (length > 0):
         q_tile = read(place(q, first, head, q_t, q_h), rows, q_t, length, K, K2)
         k_tile = read(place(k, first, head, k_t, k_h), rows, k_t, length, K, K2)
-        weights = softmax(q_tile, k_tile, scale, S)
+        weights, log_sum = softmax(q_tile, k_tile, scale, bias, head, side, length, S)
         for i in tl.static_range(WANTED):
             g_tile = read(place(g[i], first, head, g_t[i], g_h[i]), rows, g_t[i], length, V, V2)
             g_tile = g_tile.to(q_tile.dtype)
@@ -103,6 +113,11 @@ def backward_kernel(
             v_tile = tl.trans(v_tile.to(q_tile.dtype))
             d_weights = product(g_tile, v_tile, d_weights)
         mean = row_sum(weights * d_weights)
+        if log_sums is not None:
+            at = place(log_sums, first, head, 1, tokens) + rows
+            tl.store(at, log_sum, mask=rows < length)
+            at = place(mean_gradients, first, head, 1, tokens) + rows
+            tl.store(at, mean, mask=rows < length)
         d_scores = (weights * (d_weights - mean[:, None]) * scale).to(q_tile.dtype)
         total = product(d_scores, k_tile)
         write(place(d_q, first, head, heads * K, K), rows, heads * K, length, total, K, K2)

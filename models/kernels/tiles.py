@@ -31,6 +31,9 @@ kernel = partial(jit, do_not_specialize=["n", "blocks", "tokens"])
 inline = _plain if INTERPRETED else jit
 
 LOG2_E = tl.constexpr(1.4426950408889634)
+# Less than any score: the first maximum of a softmax. From -inf a block of keys with a bias of -inf
+# would subtract -inf from -inf.
+LEAST = tl.constexpr(-1e30)
 
 
 if INTERPRETED:
@@ -122,6 +125,29 @@ def clear(
     for row in range(0, bound(count), S):
         at = place(out, first + row, head, heads * W, W)
         write(at, rows, heads * W, count - row, tl.full((S, W2), 0.0, tl.float32), W, W2)
+
+
+@inline
+def pairs(squares, number, queries, keys, side, count):
+    """Return the addresses of pairs in a square of `squares` [..., side, side].
+
+    Also returns a mask of those whose query is below `count`. `queries` and `keys` broadcast to the
+    tile. `side` is a multiple of 16, so that the compiler sees that it may take four keys at once.
+    """
+    at = squares + number.to(tl.int64) * side * side + queries * side + keys
+    return at, (queries < count) & (keys < side)
+
+
+@inline
+def biased(scores, bias, head, queries, keys, side, length):
+    """Add the bias [H, side, side], unless that is None, to the scores, which are powers of 2.
+
+    It is not added to queries beyond the sequence's `length`, whose powers no sum tames.
+    """
+    if bias is not None:
+        at, inside = pairs(bias, head, queries, keys, side, length)
+        scores += tl.load(at, mask=inside, other=0.0).to(tl.float32) * LOG2_E
+    return scores
 
 
 @inline

@@ -1,6 +1,6 @@
 """Packed sequences with what goes into the kernel, and how far its results are from float64.
 
-Legend: T tokens of all sequences, n sequences, H heads, K head dim, V value width.
+Legend: T tokens of all sequences, n sequences, H heads, K head dim, V value width, S a bias's side.
 """
 
 from collections.abc import Sequence
@@ -22,12 +22,19 @@ def exact(x: Tensor) -> Tensor:
 
 
 def reference(
-    q: Tensor, k: Tensor, values: Sequence[Tensor], starts: Tensor, scale: float
+    q: Tensor,
+    k: Tensor,
+    values: Sequence[Tensor],
+    starts: Tensor,
+    scale: float,
+    bias: Tensor | None = None,
 ) -> tuple[Tensor, ...]:
     """Compute `multi_value_attention` in any type, one sequence after another."""
     outputs = [torch.zeros_like(v, memory_format=torch.contiguous_format) for v in values]
     for first, last in pairwise(starts.tolist()):
         scores = torch.einsum("thk,shk->hts", q[first:last], k[first:last]) * scale
+        if bias is not None:
+            scores = scores + bias[:, : last - first, : last - first]
         future = torch.ones_like(scores, dtype=torch.bool).triu(1)
         weights = scores.masked_fill(future, float("-inf")).softmax(-1)
         for output, v in zip(outputs, values, strict=True):
@@ -38,24 +45,34 @@ def reference(
 
 @dataclass
 class Problem:
-    """`inputs` are q, k and the values; `gradients` those of the outputs, from outside."""
+    """`inputs` are q, k and the values; `gradients` those of the outputs, from outside.
+
+    The `bias` [H, S, S] needs its gradient if it is `learned`.
+    """
 
     inputs: list[Tensor]
     gradients: list[Tensor]
     starts: Tensor
     longest: int
+    bias: Tensor | None = None
+    learned: bool = True
 
-    def attend(self, inputs: Sequence[Tensor]) -> tuple[Tensor, ...]:
+    def attend(self, inputs: Sequence[Tensor], bias: Tensor | None = None) -> tuple[Tensor, ...]:
         """Return the outputs; of the plain loop for inputs in float64."""
         q, k, *values = inputs
         if q.dtype == torch.float64:
-            return reference(q, k, values, self.starts, SCALE)
-        return multi_value_attention(q, k, values, self.starts, self.longest, SCALE)
+            return reference(q, k, values, self.starts, SCALE, bias)
+        return multi_value_attention(q, k, values, self.starts, self.longest, SCALE, bias)
 
     def run(self, inputs: Sequence[Tensor] | None = None) -> list[Tensor]:
-        """Return the outputs, then the gradients of q, k and the values."""
+        """Return the outputs, then the gradients of q, k, the values and a learned bias."""
         leaves = [x.detach().requires_grad_() for x in inputs or self.inputs]
-        outputs = self.attend(leaves)
+        bias = None
+        if self.bias is not None:
+            bias = exact(self.bias) if leaves[0].dtype == torch.float64 else self.bias.detach()
+            bias = bias.requires_grad_(self.learned)
+        outputs = self.attend(leaves, bias)
+        leaves += [bias] if bias is not None and self.learned else []
         given = [g.to(o) for g, o in zip(self.gradients, outputs, strict=True)]
         return [*(o.detach() for o in outputs), *torch.autograd.grad(outputs, leaves, given)]
 
@@ -76,9 +93,10 @@ def problem(
     state: torch.dtype = torch.float32,
     tail: int = 0,
     longest: int | None = None,
+    side: int = 0,
 ) -> Problem:
     """Draw standard normal inputs. Values after the first are of type `state`; `tail` tokens
-    belong to no sequence."""
+    belong to no sequence; `side` is that of a bias, in float32, if there is one."""
     generator = torch.Generator().manual_seed(0)
     starts = torch.tensor([0, *lengths]).cumsum(0)
     tokens = int(starts[-1]) + tail
@@ -87,6 +105,7 @@ def problem(
         made = torch.randn(tokens, heads, size, generator=generator, dtype=torch.float64)
         return made.to(dtype).to(device)
 
+    square = torch.randn(heads, side, side, generator=generator).to(device)
     types = [dtype] + [state] * (values - 1)
     return Problem(
         inputs=[noise(width, dtype), noise(width, dtype)]
@@ -94,6 +113,7 @@ def problem(
         gradients=[noise(value_width, kind) for kind in types],
         starts=starts.to(torch.int32).to(device),
         longest=max(lengths) if longest is None else longest,
+        bias=square if side else None,
     )
 
 

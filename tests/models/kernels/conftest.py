@@ -28,7 +28,7 @@ def pytest_configure(config: pytest.Config) -> None:
     if hidden is not None:
         os.environ["CUDA_VISIBLE_DEVICES"] = hidden
     # Where tests of other folders imported kernels first, which are for a GPU.
-    for name in ("tiles", "short", "long"):
+    for name in ("tiles", "short", "long", "bias_gradient"):
         if (module := sys.modules.get(f"tape_arith.models.kernels.{name}")) is not None:
             importlib.reload(module)
 

@@ -1,11 +1,13 @@
 """Compile for a Hopper GPU (sm_90), on any machine, what would be launched there.
 
 Run as a program, since tests run Triton's interpreter, it prints a JSON line for each kernel:
-bytes of stack (where spilled registers go) and of shared memory, and the number of wide products:
+registers, bytes of stack (where spilled registers go) and of shared memory, and the number of wide
+products:
 
-    python -m tests.models.kernels.test_compiling bfloat16 3 124
+    python -m tests.models.kernels.test_compiling bfloat16 3 124 none
 
-compiles for q, k and v in bfloat16, 64 wide, three values, the longest sequence of 124 tokens.
+compiles for q, k and v in bfloat16, 64 wide, three values, the longest sequence of 124 tokens, and
+no bias (or a "fixed" or "learned" one).
 """
 
 import json
@@ -34,14 +36,15 @@ _HEADS, _WIDTH, _TOKENS = 16, 64, 256
 _CUOBJDUMP = Path(triton.__file__).parent / "backends/nvidia/bin/cuobjdump"
 
 
+@pytest.mark.parametrize("bias", ["none", "learned"])
 @pytest.mark.parametrize("longest", [64, 124, 244])
 @pytest.mark.parametrize("values", [1, 3])
-def test_for_hopper(values: int, longest: int, tmp_path: Path) -> None:
+def test_for_hopper(values: int, longest: int, bias: str, tmp_path: Path) -> None:
     """No register is spilled, tiles of 64 use its wide products, and smaller GPUs have room."""
     environment = {name: x for name, x in os.environ.items() if name != "TRITON_INTERPRET"}
     program = [sys.executable, "-m", "tests.models.kernels.test_compiling"]
     done = subprocess.run(
-        [*program, "bfloat16", str(values), str(longest)],
+        [*program, "bfloat16", str(values), str(longest), bias],
         cwd=ROOT,
         env=environment | {"TRITON_CACHE_DIR": str(tmp_path)},
         capture_output=True,
@@ -49,13 +52,13 @@ def test_for_hopper(values: int, longest: int, tmp_path: Path) -> None:
     )
     assert done.returncode == 0, done.stderr
     compiled = [json.loads(line) for line in done.stdout.splitlines()]
-    assert len(compiled) == {64: 2, 124: 4, 244: 3}[longest]
+    assert len(compiled) == {64: 2, 124: 4, 244: 3}[longest] + (bias == "learned")
     for kernel in compiled:
         assert kernel["stack"] == 0 and kernel["wgmma"] > 0, kernel
         assert kernel["shared"] <= SHARED, kernel
 
 
-def launches(dtype: torch.dtype, values: int, longest: int) -> list[tuple[Any, ...]]:
+def launches(dtype: torch.dtype, values: int, longest: int, bias: str) -> list[tuple[Any, ...]]:
     """Return kernel, arguments and options of each launch of a forward and a backward."""
     recorded: list[tuple[Any, ...]] = []
 
@@ -68,20 +71,27 @@ def launches(dtype: torch.dtype, values: int, longest: int) -> list[tuple[Any, .
     state = torch.zeros(_TOKENS, _HEADS, values - 1, _WIDTH)
     gathered: list[Tensor] = [v, *state.unbind(-2)]
     starts = torch.tensor([0, _TOKENS], dtype=torch.int32)
-    results = attend(q, k, gathered, starts, longest, 0.125)
+    square = (
+        None
+        if bias == "none"
+        else torch.zeros(_HEADS, -(-longest // 16) * 16, -(-longest // 16) * 16)
+    )
+    results = attend(q, k, gathered, starts, longest, 0.125, square)
     given = [torch.empty_like(x) for x in gathered]
-    attend_backward(given, q, k, gathered, results, starts, longest, 0.125, values)
+    options = (square, values, bias == "learned")
+    attend_backward(given, q, k, gathered, results, starts, longest, 0.125, *options)
     return recorded
 
 
 def compiled(kernel: Any, args: tuple[Any, ...], options: dict[str, Any]) -> dict[str, Any]:
     names = [parameter.name for parameter in kernel.params]
     constants = {name: options[name] for name in names if name in options}
+    constants |= {name: None for name, value in zip(names, args, strict=False) if value is None}
     rest = {name: value for name, value in options.items() if name not in names}
     signature = {name: "constexpr" if name in constants else "" for name in names}
     aligned = {}
     for i, (name, value) in enumerate(zip(names, args, strict=False)):
-        signature[name] = mangle_type(value)
+        signature[name] = mangle_type(value)  # "constexpr" for None
         counted = isinstance(value, Tensor) or (isinstance(value, int) and value % 16 == 0)
         if counted and name not in ("n", "blocks", "tokens"):
             aligned[(i,)] = [["tt.divisibility", 16]]
@@ -95,6 +105,7 @@ def compiled(kernel: Any, args: tuple[Any, ...], options: dict[str, Any]) -> dic
     return {
         "kernel": f"{kernel.fn.__module__}.{kernel.fn.__name__}",
         "tile": {name: constants[name] for name in ("S", "R", "C") if name in constants},
+        "registers": int(re.findall(r"REG:(\d+)", report)[0]),
         "stack": int(re.findall(r"STACK:(\d+)", report)[0]),
         "shared": program.metadata.shared,
         "wgmma": program.asm["ptx"].count("wgmma.mma_async"),
@@ -102,6 +113,6 @@ def compiled(kernel: Any, args: tuple[Any, ...], options: dict[str, Any]) -> dic
 
 
 if __name__ == "__main__":
-    kind, number, length = sys.argv[1:]
-    for recorded in launches(getattr(torch, kind), int(number), int(length)):
+    kind, number, length, added = sys.argv[1:]
+    for recorded in launches(getattr(torch, kind), int(number), int(length), added):
         print(json.dumps(compiled(*recorded)), flush=True)

@@ -1,10 +1,10 @@
-"""The kernel equals a plain loop in float64: outputs and the gradients of q, k and each value.
+"""The kernel equals a plain loop in float64: outputs, and gradients of q, k, values and bias.
 
 In float32 to EXACT. In bfloat16 to ROUNDED: a half unit in the last place is 2^-9, and the
 interpreter cuts where a GPU rounds, which is twice as much; weights, gradients of weights and
 results are each rounded once.
 
-Legend: T tokens of all sequences, n sequences, H heads, K head dim, V value width.
+Legend: T tokens of all sequences, n sequences, H heads, K head dim, V value width, S a bias's side.
 """
 
 import random
@@ -108,18 +108,21 @@ def test_bfloat16(lengths: list[int], state: torch.dtype, device: str) -> None:
     ],
     ids=str,
 )
+@pytest.mark.parametrize("side", [0, 48])
 @pytest.mark.usefixtures("poisoned")
 def test_what_belongs_to_no_sequence_is_zero(
-    lengths: list[int], longest: int, tail: int, device: str
+    lengths: list[int], longest: int, tail: int, side: int, device: str
 ) -> None:
     """Whatever stands there, and whatever stood in memory before; sequences may be empty."""
-    case = problem(lengths, device=device, heads=1, longest=longest, tail=tail)
+    case = problem(lengths, device=device, heads=1, longest=longest, tail=tail, side=side)
     tokens = sum(lengths)
     expected = case.expected() if tokens else []
     for x in (*case.inputs, *case.gradients):
         x[tokens:] = float("nan")
     results = case.run()
-    assert len(results) == 8 and all(not x[tokens:].any() for x in results)
+    assert len(results) == 8 + bool(side)
+    assert all(not x[tokens:].any() for x in results[:8])
+    assert tokens or not any(x.any() for x in results[8:])
     assert not tokens or distance(results, expected) < EXACT
 
 
@@ -161,6 +164,65 @@ def test_some_outputs_and_gradients(
     assert distance(gradients, expected) < EXACT
 
 
+# ---- a bias that all sequences share -------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("values", "learned"), [(1, True), (2, True), (3, True), (3, False)])
+@pytest.mark.parametrize("lengths", [[9, 0, 16, 20], [9, 0, 33, 40]], ids=["one tile", "blocks"])
+@pytest.mark.usefixtures("poisoned")
+def test_bias(
+    lengths: list[int], values: int, learned: bool, device: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its gradient is a sum over sequences, of which one program takes several."""
+    monkeypatch.setattr(multi_value, "BIAS_PROGRAMS", 4)
+    case = problem(lengths, device=device, values=values, tail=3, side=43)
+    case.learned = learned
+    results = case.run()
+    assert len(results) == 2 + 2 * values + learned
+    assert distance(results, case.expected()) < EXACT
+    assert all(map(torch.equal, results, case.run()))
+
+
+@pytest.mark.parametrize(
+    ("one_tile", "lengths"),
+    [(True, [65, 128, 64, 3]), (False, [96, 65, 1])],
+    ids=str,
+)
+def test_bias_around_the_edges_of_tiles(
+    one_tile: bool, lengths: list[int], device: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if one_tile and device == "cuda":
+        pytest.skip("float32 has registers for no more than 32 tokens on a GPU")
+    monkeypatch.setattr(multi_value, "is_short", lambda q, values, longest: one_tile)
+    check(problem(lengths, device=device, heads=1, values=1, side=max(lengths)), EXACT)
+
+
+@pytest.mark.parametrize("lengths", [[1, 64], [129, 20]], ids=str)
+def test_bias_in_bfloat16(lengths: list[int], device: str) -> None:
+    """The bias is float32, and so is its gradient."""
+    sizes: dict[str, Any] = {"heads": 1, "values": 1, "width": 32, "value_width": 32}
+    case = problem(lengths, device=device, dtype=HALF, side=max(lengths), **sizes)
+    results = case.run()
+    assert results[-1].dtype == torch.float32
+    assert distance(results, case.expected()) < ROUNDED
+
+
+@both_kernels
+@pytest.mark.parametrize("extreme", [float("-inf"), -200.0, 200.0])
+def test_extreme_biases(lengths: list[int], extreme: float, device: str) -> None:
+    """Windows of three tokens, as of Hard-ALiBi, leave whole blocks of keys out; and powers of the
+    bias that overflow, where a sequence has no token."""
+    case = problem([*lengths, 3], device=device, side=48)
+    assert case.bias is not None
+    place = torch.arange(48, device=device)
+    far = place[:, None] - place >= 3
+    case.bias = case.bias.masked_fill(far, extreme)
+    check(case, 1e-4 if extreme > 0 else EXACT)
+
+
+# ---- what else ----------------------------------------------------------------------------------
+
+
 @both_kernels
 def test_large_scores_give_the_same_bits_twice(lengths: list[int], device: str) -> None:
     """Scores up to 300, of which float32 knows four digits, do not overflow in the softmax."""
@@ -172,9 +234,10 @@ def test_large_scores_give_the_same_bits_twice(lengths: list[int], device: str) 
     assert all(map(torch.equal, results, case.run()))
 
 
-def test_one_graph(device: str) -> None:
+@pytest.mark.parametrize("side", [0, 20])
+def test_one_graph(side: int, device: str) -> None:
     """torch.compile sees an operator, and one more in the backward."""
-    case = problem([9, 20], device=device, tail=2)
+    case = problem([9, 20], device=device, tail=2, side=side)
     seen: list[str] = []
 
     def look(graph: torch.fx.GraphModule, example: list[Any]) -> Any:
@@ -187,8 +250,10 @@ def test_one_graph(device: str) -> None:
     backend = aot_autograd(fw_compiler=look)
     compiled = torch.compile(multi_value_attention, backend=backend, fullgraph=True)
     expected = case.expected()
+    bias = case.bias
     q, k, *values = inputs = [x.requires_grad_() for x in case.inputs]
-    outputs = compiled(q, k, values, case.starts, case.longest, SCALE)
+    inputs += [] if bias is None else [bias.requires_grad_()]
+    outputs = compiled(q, k, values, case.starts, case.longest, SCALE, bias)
     results = [o.detach() for o in outputs]
     results += torch.autograd.grad(outputs, inputs, case.gradients)
     assert distance(results, expected) < EXACT
@@ -213,6 +278,10 @@ def test_what_it_refuses(device: str) -> None:
     for q, k, values, message in wrong:
         with pytest.raises(ValueError, match=message):
             multi_value_attention(q, k, values, case.starts, case.longest, SCALE)
+    q, k, *values = case.inputs
+    for bias in (torch.zeros(1, 5, 5), torch.zeros(2, 5, 6), torch.zeros(2, 4, 4)):
+        with pytest.raises(ValueError, match=r"\[2, S, S\] with S >= 5"):
+            multi_value_attention(q, k, values, case.starts, case.longest, SCALE, bias.to(device))
 
 
 @kernel
