@@ -65,7 +65,7 @@ class Needs(NamedTuple):
     values   number of tensors that one attention map gathers: v and tensors of the encoding
     bias     kind of bias added to the scores: "none", "fixed" or "learned" (needs its gradient);
              "scores" if the encoding computes with the scores itself, in plain products
-    packed   whether it runs on sequences packed end to end, which have no bias over all pairs
+    packed   whether it runs on sequences packed end to end, which all get the same bias if any
     query    width of queries and keys as a multiple of the width of v
     width    head dim K; the decoder sets it
     """
@@ -101,7 +101,8 @@ class Backend(ABC):
         encoding calls `seqs.scaled`.
 
         q, k [B, T, H, K]; each value [B or 1, T, H or 1, V] (V may differ from K); bias
-        [B or 1, H, T, T]; returns one [B, T, H, V] for each value. `scale` defaults to K^-1/2.
+        [B or 1, H or 1, T, T], of packed sequences [1, H or 1, longest, longest]; returns one
+        [B, T, H, V] for each value. `scale` defaults to K^-1/2.
         """
         if scale is None:
             scale = q.shape[-1] ** -0.5

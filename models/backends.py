@@ -55,15 +55,20 @@ class SDPA(Backend):
 
 
 class Fused(Backend):
-    """Our kernel in Triton: gathers up to three values by one attention map, without padding."""
+    """Our kernel in Triton: gathers up to three values by one attention map, without padding.
+
+    It adds a bias that all sequences share, and computes its gradient.
+    """
 
     name = "fused"
     packs = True
 
     def why_unsupported(self, needs: Needs, hardware: Hardware) -> str | None:
         on_cpu = hardware.device == "cpu"
-        if needs.bias != "none":
-            return "adds no bias"
+        if needs.bias == "scores":
+            return "never shows the scores"
+        if needs.bias != "none" and not needs.packed:
+            return "adds only a bias that all sequences share"
         if needs.values > 3:
             return "gathers three values at most"
         if needs.query * needs.width > WIDEST:
@@ -86,12 +91,14 @@ class Fused(Backend):
     ) -> Values:
         from tape_arith.models.kernels.multi_value import multi_value_attention
 
-        assert bias is None
         batch, tokens, heads = q.shape[:3]
+        if bias is not None:
+            assert len(bias) == 1
+            bias = bias[0].expand(heads, -1, -1)
         # Broadcast here, so that autograd sums the gradient of a value that all heads share.
         flat = [v.expand(batch, -1, -1, -1).flatten(0, 1).expand(-1, heads, -1) for v in values]
         q, k, sequences = q.flatten(0, 1), k.flatten(0, 1), seqs.cumulative
-        mixed = multi_value_attention(q, k, flat, *sequences, scale)
+        mixed = multi_value_attention(q, k, flat, *sequences, scale, bias)
         return tuple(heads.unflatten(0, (batch, tokens)) for heads in mixed)
 
 

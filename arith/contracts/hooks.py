@@ -96,7 +96,7 @@ _FLOAT = torch.float64
 """The type of the decoders that are checked."""
 _HEADS = _tensor("B, T, H, K", _FLOAT)
 _SCORES = _tensor("B, H, T, T")
-_BIAS = _tensor("B or 1, H or 1, T, T")
+_BIAS = _tensor("B or 1, H or 1, longest, longest")  # T unless packed
 _MEASURE = _tensor("B or 1, T")
 _STATE = Returns("the state, a NamedTuple of tensors or ()", lambda result, _: _is_state(result))
 _RETURNS: dict[type[nn.Module], dict[str, Returns]] = {
@@ -180,7 +180,7 @@ class WatchedHooks:
     def run(self, seqs: Sequences) -> list[Any]:
         """Call the hooks of a forward; return the states that enter the blocks."""
         rows, tokens = seqs.tokens.shape
-        self.sizes |= {"B": rows, "T": tokens}
+        self.sizes |= {"B": rows, "T": tokens, "longest": seqs.width}
         states = []
 
         def watch(layer: int, kind: str, value: Any) -> None:

@@ -32,7 +32,7 @@ class ALiBi(CommonAdditiveBias):
 
     kind = "relative bias"
     paper = "Press et al. 2021, arXiv 2108.12409"
-    needs = Needs(bias="fixed", packed=False)
+    needs = Needs(bias="fixed")
 
     def slopes(self) -> list[float]:
         """Return m_h of each head."""

@@ -24,7 +24,7 @@ class HardALiBi(CommonAdditiveBias):
     label = "Hard-ALiBi"
     kind = "relative bias"
     paper = "Jelassi et al. 2024, arXiv 2402.01032"
-    needs = Needs(bias="fixed", packed=False)
+    needs = Needs(bias="fixed")
 
     def __init__(
         self,

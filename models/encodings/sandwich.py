@@ -23,7 +23,7 @@ class Sandwich(CommonAdditiveBias):
 
     kind = "relative bias"
     paper = "Chi et al. 2022, arXiv 2212.10356"
-    needs = Needs(bias="fixed", packed=False)
+    needs = Needs(bias="fixed")
 
     def __init__(self, setting: Setting, *, width: int = 128) -> None:
         super().__init__(setting)

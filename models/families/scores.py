@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 
 from tape_arith.models.attention import Needs, causal_softmax, gather_values, scaled_scores
-from tape_arith.models.encoding import PositionalEncoding, PositionalLayer, State
+from tape_arith.models.encoding import PositionalEncoding, PositionalLayer, Setting, State
 from tape_arith.models.sequences import Sequences
 
 
@@ -15,7 +15,7 @@ class Distances(NamedTuple):
     """Distances and indices as floats of the model's type, float32 at the least.
 
     delta [B or 1, T, T]: from key i to query t, 0 if the key is later; query [B or 1, T, 1]: the
-    index of the query.
+    index of the query. If packed, T is the length of the longest sequence.
     """
 
     delta: Tensor
@@ -47,13 +47,23 @@ class AdditiveBiasLayer(PositionalLayer):
 
 
 class AdditiveBias(PositionalEncoding):
-    """Base: each layer, an `AdditiveBiasLayer`, computes its bias from `Distances`."""
+    """Base: each layer, an `AdditiveBiasLayer`, computes its bias from `Distances`.
+
+    Packed sequences share the bias of the longest, unless a subclass has indices of its own.
+    """
 
     kind = "relative bias"
     computes_with_index = True
-    needs = Needs(bias="learned", packed=False)
+    needs = Needs(bias="learned")
+
+    def __init__(self, setting: Setting) -> None:
+        super().__init__(setting)
+        plain = type(self).indices is PositionalEncoding.indices
+        self.needs = self.needs._replace(packed=self.needs.packed and plain)
 
     def start(self, x: Tensor, index: Tensor, seqs: Sequences) -> State:
+        if seqs.starts is not None:
+            index = torch.arange(seqs.longest, device=index.device)[None] + seqs.offset
         return distances(x, index)
 
 
@@ -75,7 +85,7 @@ class CommonAdditiveBias(AdditiveBias, ABC):
 
     def start(self, x: Tensor, index: Tensor, seqs: Sequences) -> CommonBias:
         with torch.autocast(x.device.type, enabled=False):
-            return CommonBias(self.bias(distances(x, index)))
+            return CommonBias(self.bias(super().start(x, index, seqs)))
 
 
 class ScoresLayer(PositionalLayer):

@@ -509,9 +509,9 @@ def test_every_check_has_a_promise_and_a_slip() -> None:
     assert report.sources == {} and report.holds
     assert all(outcome.expected.endswith(".") for outcome in report.outcomes)
     assert set(SLIPS) == {outcome.check for outcome in report.outcomes}
-    fire = examine(parse("fire"))
-    assert "packed=False" in outcome_of(fire, "packed").happened
-    assert "18 of 18" in as_text(fire)  # what does not apply does not count
+    fox = examine(parse("fox"))
+    assert "packed=False" in outcome_of(fox, "packed").happened
+    assert "18 of 18" in as_text(fox)  # what does not apply does not count
 
 
 def test_warnings(here: Path) -> None:

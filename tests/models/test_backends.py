@@ -236,7 +236,8 @@ def test_flash_attn_says_what_it_lacks(
 
 def test_auto_takes_the_first_that_meets_all_needs(library: list[float | None]) -> None:
     biased, scores = Needs(bias="learned", packed=False), Needs(bias="scores", packed=False)
-    for needs in (Needs(), Needs(values=3), biased, scores):
+    shared = biased._replace(packed=True)
+    for needs in (Needs(), Needs(values=3), biased, shared, scores):
         assert choose_backend("auto", needs, CPU).name == "eager"
     assert choose_backend("auto", biased, GPU).name == "sdpa"
     assert choose_backend("auto", scores, GPU).name == "eager"

@@ -4,19 +4,22 @@ Legend: B batch, T tokens, H heads, K head dim, V value width.
 """
 
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
+from typing import Any
 
 import pytest
 import torch
 from torch import Tensor
 
+from tape_arith.arith.contracts.examples import decoder_for, packed_batch
 from tape_arith.models.attention import Needs
 from tape_arith.models.backends import Fused
+from tape_arith.models.decoder import Decoder
 from tape_arith.models.hardware import Hardware
 from tape_arith.models.sequences import Sequences
 from tests.helpers.kernel_problems import distance
-from tests.models.test_backends import K, inputs, loop, packed, padded, with_query_scale
+from tests.models.test_backends import H, K, T, inputs, loop, packed, padded, with_query_scale
 
 CPU, GPU = Hardware("cpu", torch.float32), Hardware("cuda", torch.bfloat16)
 
@@ -49,10 +52,75 @@ def test_both_layouts(
     assert distance(outputs, expected) < 3e-6
 
 
+@pytest.mark.parametrize("bias_heads", [1, H])
+def test_one_bias_for_all_rows_and_perhaps_all_heads(bias_heads: int, device: str) -> None:
+    seqs = packed()
+    q, k, v, bias = exact = [*inputs(seqs), torch.randn(1, bias_heads, T, T, dtype=torch.float64)]
+    expected = loop(q, k, [v], seqs, K**-0.5, bias.requires_grad_().expand(-1, H, -1, -1))
+    upstream = [torch.randn_like(x) for x in expected]
+    expected += torch.autograd.grad(expected, exact, upstream)
+
+    q, k, v, bias = narrow = [x.detach().float().to(device).requires_grad_() for x in exact]
+    starts = None if seqs.starts is None else seqs.starts.to(device)
+    moved = replace(seqs, tokens=seqs.tokens.to(device), starts=starts)
+    outputs: list[Tensor] = list(Fused()(q, k, (v,), moved, bias=bias))
+    outputs += torch.autograd.grad(outputs, narrow, [g.float().to(device) for g in upstream])
+    assert distance(outputs, expected) < 3e-6
+
+
+def results(decoder: Decoder, batches: Sequence[Sequences], upstream: Tensor) -> list[Tensor]:
+    """Return the logits of all batches, side by side, and the gradient of each parameter."""
+    logits = torch.cat([decoder(seqs)[0] for seqs in batches if seqs.width])
+    leaves = list(decoder.parameters())
+    gradients = torch.autograd.grad(logits, leaves, upstream.to(logits), allow_unused=True)
+    return [logits.detach(), *(x for x in gradients if x is not None)]
+
+
+@pytest.mark.parametrize("name", ["alibi", "nape", "hard-alibi", "sandwich", "t5", "kerple-log"])
+def test_a_bias_packed(name: str, device: str) -> None:
+    """Whole decoders, with the gradients of all parameters, equal one sequence after another."""
+    check_packed(name, device)
+
+
+@pytest.mark.parametrize("offset", [0, 40])
+@pytest.mark.parametrize("name", ["fire", "abacus+fire", "kerple-power"])
+def test_a_bias_packed_and_scaled(name: str, offset: int, device: str) -> None:
+    """The last indices of FIRE are beyond its threshold."""
+    check_packed(name, device, offset, attention_scale="log")
+
+
+def check_packed(name: str, device: str, offset: int = 0, **variant: Any) -> None:
+    together, alone = packed_batch()
+    alone = [replace(seqs, offset=offset) for seqs in alone]
+    decoder = decoder_for(name, **variant)
+    assert decoder.needs.packed
+    upstream = torch.randn(together.tokens.shape[1], decoder.config.vocabulary_size)
+    expected = results(decoder, alone, upstream)
+    moved: dict[str, Any] = {
+        name: value.to(device) for name, value in vars(together).items() if torch.is_tensor(value)
+    }
+    packs = replace(together, **moved, offset=offset, attention=Fused())
+    # The softmax cancels some gradients, which then are rounding alone.
+    pairs = zip(results(decoder.float().to(device), [packs], upstream), expected, strict=True)
+    assert (
+        distance(*zip(*(pair for pair in pairs if pair[1].abs().max() > 1e-9), strict=True)) < 1e-4
+    )
+
+
+@pytest.mark.parametrize(
+    "name", ["rand-alibi", "rand-fire", "aug-fire", "aug-alibi", "shaw", "fox"]
+)
+def test_a_bias_of_each_sequence_is_not_packed(name: str) -> None:
+    """`sdpa` takes it, in padded rows."""
+    needs = decoder_for(name).needs
+    assert not needs.packed and "share" in str(Fused().why_unsupported(needs, GPU))
+
+
 def test_when_it_says_no(monkeypatch: pytest.MonkeyPatch, device: str) -> None:
     fused, hardware = Fused(), CPU if device == "cpu" else GPU
     assert fused.why_unsupported(Needs(values=3), hardware) is None
-    assert "bias" in str(fused.why_unsupported(Needs(bias="fixed"), hardware))
+    assert fused.why_unsupported(Needs(bias="learned"), hardware) is None
+    assert "scores" in str(fused.why_unsupported(Needs(bias="scores"), hardware))
     assert "three" in str(fused.why_unsupported(Needs(values=4), hardware))
     monkeypatch.delenv("TRITON_INTERPRET", raising=False)
     assert "GPU" in str(fused.why_unsupported(Needs(), CPU))
