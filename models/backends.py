@@ -1,9 +1,9 @@
 """Compute attention in other ways than the reference `attention.Eager`, and choose among them."""
 
+import inspect
 import os
 from collections.abc import Callable
 from contextlib import nullcontext
-from functools import cache
 from typing import Any
 
 import torch
@@ -16,6 +16,9 @@ from tape_arith.models.errors import UsageError, unknown
 from tape_arith.models.hardware import Hardware
 from tape_arith.models.kernels import WIDEST
 from tape_arith.models.sequences import Sequences
+
+# Of q, k and v [T, H, K], the cumulative lengths int32 [n + 1], the longest and the scale.
+PackedKernel = Callable[..., Any]
 
 
 class SDPA(Backend):
@@ -103,14 +106,36 @@ class Fused(Backend):
 
 
 class FlashAttn(Backend):
-    """The flash-attn library (version 2), an extra: one call per value, each as wide as a head."""
+    """The flash-attn library (version 2), an extra: one call per value, each as wide as a head.
+
+    Where keys take several blocks, atomics sum the gradient of q: its last bits vary from call to
+    call. Those of `fused` do not.
+    """
 
     name = "flash-attn"
     packs = True
+    #: Why there may be no kernel, as the end of a sentence.
+    missing = "is not installed (pip install 'tape-arith[flash]', with torch and nvcc there)"
+
+    def __init__(self) -> None:
+        self.kernel = self.load()
+
+    def load(self) -> PackedKernel | None:
+        """Import the kernel; return None where it is missing.
+
+        The function itself is imported, since other packages install a namespace `flash_attn`.
+        """
+        try:
+            from flash_attn import flash_attn_varlen_func as varlen
+        except ImportError:
+            return None
+        return lambda q, k, v, starts, longest, scale: varlen(
+            q, k, v, starts, starts, longest, longest, softmax_scale=scale, causal=True
+        )
 
     def why_unsupported(self, needs: Needs, hardware: Hardware) -> str | None:
-        if flash_attn_kernel() is None:
-            return "is not installed (pip install 'tape-arith[flash]', with torch and nvcc there)"
+        if self.kernel is None:
+            return self.missing
         if hardware.device != "cuda":
             return "needs a CUDA GPU"
         if hardware.dtype_name not in ("bfloat16", "float16"):
@@ -122,40 +147,64 @@ class FlashAttn(Backend):
     def attend(
         self, q: Tensor, k: Tensor, values: Values, seqs: Sequences, scale: float, bias: Bias
     ) -> Values:
-        varlen = flash_attn_kernel()
-        assert varlen is not None and bias is None
+        kernel = self.kernel
+        assert kernel is not None and bias is None
         batch, tokens = q.shape[:2]
         starts, longest = seqs.cumulative
-        bounds = (starts, starts, longest, longest)
 
         def gather(value: Tensor) -> Tensor:
             flat = (x.flatten(0, 1) for x in (q, k, value.to(q.dtype).expand_as(q)))
-            heads: Tensor = varlen(*flat, *bounds, softmax_scale=scale, causal=True)
+            heads: Tensor = kernel(*flat, starts, longest, scale)
             return heads.unflatten(0, (batch, tokens)).to(value.dtype)
 
         return tuple(map(gather, values))
 
 
-@cache
-def flash_attn_kernel() -> Callable[..., Any] | None:
-    """Import `flash_attn_varlen_func`; return None without the library.
+class Varlen(FlashAttn):
+    """torch's own kernel for packed sequences, which is flash-attn's, for one value."""
 
-    The function itself is imported, since other packages install a namespace `flash_attn`.
-    """
-    try:
-        from flash_attn import flash_attn_varlen_func
-    except ImportError:
-        return None
-    function: Callable[..., Any] = flash_attn_varlen_func
-    return function
+    name = "varlen"
+    missing = "needs torch 2.11 or newer"
+
+    def load(self) -> PackedKernel | None:
+        try:
+            from torch.nn.attention.varlen import varlen_attn as varlen
+        except ImportError:
+            return None
+        # That of 2.10 lacks both.
+        if not {"scale", "window_size"} <= inspect.signature(varlen).parameters.keys():
+            return None
+        # A window without an end on the left and with none on the right is the causal mask.
+        return lambda q, k, v, starts, longest, scale: varlen(
+            q, k, v, starts, starts, longest, longest, scale=scale, window_size=(-1, 0)
+        )
+
+    def why_unsupported(self, needs: Needs, hardware: Hardware) -> str | None:
+        if (reason := super().why_unsupported(needs, hardware)) is not None:
+            return reason
+        if needs.values != 1:
+            return "gathers one value"
+        # Unlike flash-attn, it does not pad others.
+        return "takes heads of a multiple of 8 numbers" if needs.width % 8 else None
 
 
 BACKENDS: dict[str, type[Backend]] = {
-    backend.name: backend for backend in (Eager, FlashAttn, Fused, SDPA)
+    backend.name: backend for backend in (Eager, FlashAttn, Fused, SDPA, Varlen)
 }
-# `auto` takes the first backend that meets the needs. On a CPU plain products are the fastest at
-# these lengths.
-_PREFERENCE = {"cpu": ("eager",), "cuda": ("fused", "flash-attn", "sdpa", "eager")}
+_FASTEST_ON_GPU = {
+    "one value": ("varlen", "flash-attn", "fused", "sdpa", "eager"),
+    "several values": ("fused", "flash-attn", "sdpa", "eager"),
+    "a bias": ("fused", "sdpa", "eager"),
+}
+"""On a GPU `auto` takes the first of these that meets the needs.
+
+Forward and backward in results/bench/h200-paper-20.json (one H200, bfloat16, 16 heads of 64,
+rows of 64, 124 and 244 tokens, about 32,768 in all):
+
+one value       torch's kernel, in `sdpa`, 0.7, 0.5, 0.6 ms; `fused` 1.0, 1.3, 1.4
+several values  three: `fused` 1.4, 1.4, 1.6 ms; `sdpa` 5.2, 3.8, 4.6
+a bias          `sdpa` 0.7, 1.4, 2.8 ms; `fused` is not measured: it saves the padded groups
+"""
 
 
 def known_backend(name: str) -> str:
@@ -170,13 +219,22 @@ def load_backend(name: str) -> Backend:
     return BACKENDS[known_backend(name)]()
 
 
+def _fastest(needs: Needs, hardware: Hardware) -> tuple[str, ...]:
+    """List backends, the fastest first; not all meet the needs."""
+    if hardware.device == "cpu":
+        return ("eager",)  # plain products are the fastest at these lengths
+    if needs.bias != "none":
+        return _FASTEST_ON_GPU["a bias"]
+    return _FASTEST_ON_GPU["one value" if needs.values == 1 else "several values"]
+
+
 def choose_backend(request: str, needs: Needs, hardware: Hardware) -> Backend:
     """Choose the backend for an encoding.
 
     Raises UsageError that names the alternatives if the requested backend does not meet `needs`; it
     never falls back silently.
     """
-    names = _PREFERENCE[hardware.device] if request == "auto" else [request]
+    names = _fastest(needs, hardware) if request == "auto" else (request,)
     for backend in map(load_backend, names):
         reason = backend.why_unsupported(needs, hardware)
         if reason is None:

@@ -302,8 +302,8 @@ Threads = Annotated[
 Backend = Annotated[
     str,
     typer.Option(
-        help="How attention is computed: auto, flash-attn, sdpa, eager or fused. Fails if the "
-        "backend does not support the encoding; never falls back.",
+        help="How attention is computed: auto, varlen, flash-attn, sdpa, eager or fused. "
+        "Fails if the backend does not support the encoding; never falls back.",
         callback=_known_backend,
         autocompletion=_complete_among(_backend_names),
     ),

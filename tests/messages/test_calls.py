@@ -183,16 +183,22 @@ CALLS: dict[str, tuple[Callable[[], object], type[Exception], str]] = {
         "a sequence may grow to 64 tokens but positions are drawn from only l_max=60; choose a "
         "larger l_max",
     ),
-    "a backend without a bias": (
-        lambda: choose_backend("fused", Needs(bias="learned"), CPU),
+    "a backend without a bias of its own for each sequence": (
+        lambda: choose_backend("fused", Needs(bias="learned", packed=False), CPU),
         UsageError,
-        "attention backend 'fused' adds no bias; what can do it here: auto, eager, sdpa",
+        "attention backend 'fused' adds only a bias that all sequences share; what can do it here: "
+        "auto, eager, sdpa",
+    ),
+    "a backend of GPUs": (
+        lambda: choose_backend("varlen", Needs(), CPU),
+        UsageError,
+        "attention backend 'varlen' needs a CUDA GPU; what can do it here: auto, eager, sdpa",
     ),
     "a backend that is misspelt": (
         lambda: choose_backend("spda", Needs(), CPU),
         UsageError,
         "unknown attention backend 'spda': did you mean 'sdpa'? Known: auto, eager, flash-attn, "
-        "fused, sdpa",
+        "fused, sdpa, varlen",
     ),
     # The API.
     "a number for a name": (

@@ -199,7 +199,7 @@ SENTENCES = {
     "sweep mini-al": "unknown sweep 'mini-al': did you mean 'mini-all'? Known: ...",
     "score runs/x --backend flash": (
         "unknown attention backend 'flash': did you mean 'flash-attn'? Known: auto, eager, "
-        "flash-attn, fused, sdpa"
+        "flash-attn, fused, sdpa, varlen"
     ),
     "train --pe rope TINY --track wandbb": (
         "unknown tracker 'wandbb': did you mean 'wandb'? Known: tensorboard, wandb"

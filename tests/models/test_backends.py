@@ -23,9 +23,8 @@ from tape_arith.models.attention import Backend, Eager, Needs
 from tape_arith.models.backends import (
     BACKENDS,
     SDPA,
-    FlashAttn,
+    Varlen,
     choose_backend,
-    flash_attn_kernel,
     load_backend,
 )
 from tape_arith.models.errors import UsageError
@@ -100,7 +99,7 @@ def with_query_scale(seqs: Sequences) -> Sequences:
 @pytest.mark.parametrize(
     ("backend", "layout", "widths", "bias_rows"),
     [
-        *((Eager, packed, widths, 0) for widths in ((K,), (K, K, 24))),
+        *((Eager, packed, widths, rows) for widths, rows in (((K,), 1), ((K, K, 24), 0))),
         *((kind, padded, (K, K, 24), rows) for kind in (Eager, SDPA) for rows in (0, 1, B)),
     ],
 )
@@ -151,16 +150,31 @@ def test_sdpa_gets_masks_whose_keys_lie_side_by_side(
     assert steps == [1] * len(decoder.blocks)
 
 
-# ---- flash-attn, against a stand-in of its signature --------------------------------------------
+# ---- flash-attn and torch's varlen, against stand-ins of their signatures ------------------------
 
 
 @pytest.fixture
-def library(monkeypatch: pytest.MonkeyPatch) -> list[float | None]:
-    """Install a module `flash_attn` whose function checks its arguments as the real one does.
+def scales(monkeypatch: pytest.MonkeyPatch) -> list[float | None]:
+    """Install both functions, which check their arguments as the real ones do.
 
     Returns the scales of the calls.
     """
     scales: list[float | None] = []
+
+    def attend(
+        q: Tensor, k: Tensor, v: Tensor, starts: Tensor, longest: int, scale: float | None
+    ) -> Tensor:
+        assert q.dtype == k.dtype == v.dtype and q.dtype in (torch.float16, torch.bfloat16)
+        assert q.shape == k.shape == v.shape and q.ndim == 3
+        assert starts.dtype == torch.int32 and int(starts[-1]) == len(q)
+        assert all(x.stride(-1) == 1 for x in (q, k, v))
+        assert int(starts.diff().max()) <= longest
+        scales.append(scale)
+        tokens = torch.zeros(1, len(q), dtype=torch.int64)
+        seqs = Sequences(tokens, tokens, tokens, starts=starts, longest=longest)
+        exact_q, exact_k, exact_v = (x[None].double() for x in (q, k, v))
+        (out,) = loop(exact_q, exact_k, [exact_v], seqs, scale or 1.0)
+        return out[0].to(q.dtype)
 
     def flash_attn_varlen_func(
         q: Tensor,
@@ -174,74 +188,121 @@ def library(monkeypatch: pytest.MonkeyPatch) -> list[float | None]:
         softmax_scale: float | None = None,
         causal: bool = False,
     ) -> Tensor:
-        assert q.dtype == k.dtype == v.dtype and q.dtype in (torch.float16, torch.bfloat16)
-        assert q.shape == k.shape == v.shape and q.ndim == 3
-        assert cu_seqlens_q.dtype == cu_seqlens_k.dtype == torch.int32
-        assert all(x.stride(-1) == 1 for x in (q, k, v)) and causal and dropout_p == 0
-        assert max_seqlen_q == max_seqlen_k and int(cu_seqlens_q[-1]) == len(q)
-        assert int(cu_seqlens_q.diff().max()) <= max_seqlen_q
-        scales.append(softmax_scale)
-        tokens = torch.zeros(1, len(q), dtype=torch.int64)
-        seqs = Sequences(tokens, tokens, tokens, starts=cu_seqlens_q, longest=max_seqlen_q)
-        exact_q, exact_k, exact_v = (x[None].double() for x in (q, k, v))
-        (out,) = loop(exact_q, exact_k, [exact_v], seqs, softmax_scale or 1.0)
-        return out[0].to(q.dtype)
+        assert cu_seqlens_q is cu_seqlens_k and max_seqlen_q == max_seqlen_k
+        assert causal and dropout_p == 0
+        return attend(q, k, v, cu_seqlens_q, max_seqlen_q, softmax_scale)
 
-    module = ModuleType("flash_attn")
-    module.flash_attn_varlen_func = flash_attn_varlen_func  # type: ignore[attr-defined]
-    monkeypatch.setitem(sys.modules, "flash_attn", module)
-    flash_attn_kernel.cache_clear()
+    def varlen_attn(
+        query: Tensor,
+        key: Tensor,
+        value: Tensor,
+        cu_seq_q: Tensor,
+        cu_seq_k: Tensor,
+        max_q: int,
+        max_k: int,
+        *,
+        return_aux: None = None,
+        scale: float | None = None,
+        window_size: tuple[int, int] = (-1, -1),
+    ) -> Tensor:
+        """As in torch 2.11."""
+        assert cu_seq_q is cu_seq_k and max_q == max_k
+        assert window_size == (-1, 0) and return_aux is None
+        return attend(query, key, value, cu_seq_q, max_q, scale)
+
+    install(monkeypatch, "flash_attn", flash_attn_varlen_func)
+    install(monkeypatch, "torch.nn.attention.varlen", varlen_attn)
     return scales
+
+
+def install(
+    monkeypatch: pytest.MonkeyPatch, name: str, function: Callable[..., Tensor] | None = None
+) -> None:
+    """Install a module that has this function alone."""
+    module = ModuleType(name)
+    if function is not None:
+        setattr(module, function.__name__, function)
+    monkeypatch.setitem(sys.modules, name, module)
 
 
 @pytest.fixture(autouse=True)
 def a_gpu_to_choose_for(monkeypatch: pytest.MonkeyPatch) -> None:
-    flash_attn_kernel.cache_clear()
     monkeypatch.delenv("TRITON_INTERPRET", raising=False)
     monkeypatch.setattr(torch.cuda, "get_device_capability", lambda: (9, 0))
 
 
 @pytest.mark.parametrize("layout", [padded, packed])
-def test_flash_attn_calls_once_for_each_value(
-    layout: Callable[[], Sequences], library: list[float | None]
+@pytest.mark.parametrize(("name", "values"), [("flash-attn", 3), ("varlen", 1)])
+def test_packed_kernels_are_called_once_for_each_value(
+    name: str, values: int, layout: Callable[[], Sequences], scales: list[float | None]
 ) -> None:
     seqs = with_query_scale(layout())
-    q, k, *values = (x.detach().bfloat16() for x in inputs(seqs, (K, K, K)))
+    q, k, *gathered = (x.detach().bfloat16() for x in inputs(seqs, (K,) * values))
     # As TAPE calls it: its state is float32.
-    values[1:] = [v.float() for v in values[1:]]
-    heads = FlashAttn()(q, k, tuple(values), seqs, scale=0.3)
-    assert library == [0.3] * 3
-    assert [o.dtype for o in heads] == [torch.bfloat16, torch.float32, torch.float32]
-    wide = [x.to(torch.bfloat16).double() for x in (q, k, *values)]
+    gathered[1:] = [v.float() for v in gathered[1:]]
+    heads = load_backend(name)(q, k, tuple(gathered), seqs, scale=0.3)
+    assert scales == [0.3] * values
+    assert [o.dtype for o in heads] == [torch.bfloat16, *[torch.float32] * (values - 1)]
+    wide = [x.to(torch.bfloat16).double() for x in (q, k, *gathered)]
     for a, b in zip(heads, loop(wide[0], wide[1], wide[2:], seqs, 0.3), strict=True):
         torch.testing.assert_close(a.double(), b, rtol=2e-2, atol=2e-2)
 
 
-def test_flash_attn_says_what_it_lacks(
-    library: list[float | None], monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize("name", ["flash-attn", "varlen"])
+def test_packed_kernels_say_what_they_lack(
+    name: str, scales: list[float | None], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    flash = FlashAttn()
-    assert flash.why_unsupported(Needs(values=3), GPU) is None
-    assert "bias" in str(flash.why_unsupported(Needs(bias="fixed"), GPU))
-    assert "queries" in str(flash.why_unsupported(Needs(query=2), GPU))
-    assert "float32" in str(flash.why_unsupported(Needs(), GPU.in_float32()))
-    assert "CUDA" in str(flash.why_unsupported(Needs(), CPU))
-    monkeypatch.setitem(sys.modules, "flash_attn", ModuleType("flash_attn"))  # a mere namespace
-    flash_attn_kernel.cache_clear()
-    assert "not installed" in str(flash.why_unsupported(Needs(), GPU))
+    backend = load_backend(name)
+    assert backend.why_unsupported(Needs(width=K), GPU) is None
+    assert "bias" in str(backend.why_unsupported(Needs(bias="fixed"), GPU))
+    assert "queries" in str(backend.why_unsupported(Needs(query=2), GPU))
+    assert "float32" in str(backend.why_unsupported(Needs(), GPU.in_float32()))
+    assert "CUDA" in str(backend.why_unsupported(Needs(), CPU))
+    three, odd = (str(backend.why_unsupported(n, GPU)) for n in (Needs(values=3), Needs(width=12)))
+    assert ("one value" in three) == ("multiple of 8" in odd) == (name == "varlen")
+    install(monkeypatch, "flash_attn")  # a mere namespace
+    install(monkeypatch, "torch.nn.attention.varlen")
+    lack = {"flash-attn": "not installed", "varlen": "torch 2.11"}[name]
+    assert lack in str(load_backend(name).why_unsupported(Needs(), GPU))
+
+
+def test_the_varlen_of_torch_2_10_has_no_scale(monkeypatch: pytest.MonkeyPatch) -> None:
+    def varlen_attn(query: Tensor, *bounds: object, is_causal: bool = False) -> Tensor:
+        return query
+
+    install(monkeypatch, "torch.nn.attention.varlen", varlen_attn)
+    assert load_backend("varlen").why_unsupported(Needs(), GPU) == "needs torch 2.11 or newer"
+
+
+def test_the_varlen_of_this_torch_takes_these_arguments() -> None:
+    """There is no kernel on a CPU, but its signature is checked by the fake one."""
+    kernel = Varlen().kernel
+    if kernel is None:
+        pytest.skip("needs torch 2.11")
+    q = torch.empty(7, H, K, dtype=torch.bfloat16, device="meta")
+    starts = torch.empty(3, dtype=torch.int32, device="meta")
+    assert kernel(q, q, q, starts, 4, 0.3).shape == q.shape
 
 
 # ---- the choice ---------------------------------------------------------------------------------
 
 
-def test_auto_takes_the_first_that_meets_all_needs(library: list[float | None]) -> None:
+def test_auto_takes_the_fastest_that_meets_all_needs(
+    scales: list[float | None], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    one, three = Needs(), Needs(values=3)
     biased, scores = Needs(bias="learned", packed=False), Needs(bias="scores", packed=False)
     shared = biased._replace(packed=True)
-    for needs in (Needs(), Needs(values=3), biased, shared, scores):
+    for needs in (one, three, biased, shared, scores):
         assert choose_backend("auto", needs, CPU).name == "eager"
+    assert choose_backend("auto", one, GPU).name == "varlen"
+    assert choose_backend("auto", one._replace(query=2), GPU).name in ("fused", "sdpa")
+    assert choose_backend("auto", three, GPU).name in ("fused", "flash-attn")
+    assert choose_backend("auto", shared, GPU).name in ("fused", "sdpa")
     assert choose_backend("auto", biased, GPU).name == "sdpa"
     assert choose_backend("auto", scores, GPU).name == "eager"
-    assert choose_backend("auto", Needs(), GPU).name in ("fused", "flash-attn")
+    install(monkeypatch, "torch.nn.attention.varlen")
+    assert choose_backend("auto", one, GPU).name == "flash-attn"
     able = [name for name in BACKENDS if load_backend(name).why_unsupported(scores, GPU) is None]
     assert able == ["eager"]
 
