@@ -14,7 +14,7 @@ import numpy as np
 from safetensors import SafetensorError
 from safetensors.torch import save_file
 
-from tape_arith.arith.compare.captions import convergence_notes, percent_of
+from tape_arith.arith.compare.captions import MEANS, convergence_notes, percent_of
 from tape_arith.arith.decoders.build import setting_for
 from tape_arith.arith.decoders.weights import trained_decoder, trained_record
 from tape_arith.arith.errors import Failure, UsageError
@@ -184,6 +184,7 @@ def _model_card(run: Run, name: Name, record: RunRecord, decoder: Decoder) -> st
     """Format a run's model card, with its grid if it is scored. Raises Failure if it is corrupt."""
     file = run.grid_file(name.extrapolation)
     grid = Grid.load(file) if file.exists() else None
+    panel = None if grid is None else Panel.of([grid])
     located = [locate("encoding", part.name) for part in name.encoding.parts]
     if name.extrapolation is not None:
         located.append(locate("extrapolation", name.extrapolation.name))
@@ -199,8 +200,9 @@ def _model_card(run: Run, name: Name, record: RunRecord, decoder: Decoder) -> st
         num_parameters=decoder.num_parameters(),
         num_own_parameters=sum(p.numel() for p in decoder.pe.parameters()),
         grid=grid,
-        convergence=" ".join(convergence_notes([Panel.of([grid])])) if grid else "",
-        regions=grid and {REGION_WORDS[r]: percent_of(Panel.of([grid]), r) for r in REGION_WORDS},
+        convergence=" ".join(convergence_notes([panel])) if panel else "",
+        regions=panel and {REGION_WORDS[r]: percent_of(panel, r) for r in REGION_WORDS},
+        means=panel and {REGION_WORDS[r]: mean for r in MEANS if (mean := panel.interval(r))},
         lengths=grid and _by_length(grid),
         symbol=task.symbol,
         prompt=prompt,

@@ -8,7 +8,10 @@ from typing import Any
 import pytest
 from safetensors.torch import load_file
 
+from tape_arith.arith.compare.captions import MEANS
+from tape_arith.arith.grids.axes import REGION_WORDS
 from tape_arith.arith.grids.grid import Grid
+from tape_arith.arith.grids.panel import Panel
 from tests.helpers.exported_runs import SMALL, made_run, scored
 from tests.helpers.tiny_runs import contents, done, refused, untouched
 
@@ -35,6 +38,37 @@ def test_a_model_and_its_card(run: Path, here: Path) -> None:
     assert "@article{su2021roformer" in card and grid.evaluation.sha256 in card
     rows = [line.split("|")[1].strip() for line in card.splitlines() if line[:1] == "|"]
     assert {"1", "2", "3"} <= set(rows) and "{%" not in card
+
+
+def test_the_hub_reads_the_means_and_their_intervals(run: Path, here: Path) -> None:
+    hub = pytest.importorskip("huggingface_hub", reason="needs huggingface_hub")
+    grid = Grid.load(run / "grid.json")
+    grid.exact[:] = [[4, 4, 1], [4, 3, 0], [2, 0, 0]]
+    grid.save(run / "grid.json")
+    done("export", run, "--out", "there")
+    panel = Panel.of([Grid.load(run / "grid.json")])
+    card = hub.ModelCard.load(here / "there" / "README.md")
+    assert card.data.model_name == "rope on addition, seed 0"
+    results = {
+        each.metric_name.removeprefix("exact match, "): each for each in card.data.eval_results
+    }
+    assert results.keys() == {"in distribution", "out of distribution", "all cells"}
+    for region in MEANS:
+        result, interval = results[REGION_WORDS[region]], panel.interval(region)
+        assert interval is not None and 0 < interval.low < interval.mean < interval.high < 1
+        mean, low, high = (
+            round(share, 6) for share in (interval.mean, interval.low, interval.high)
+        )
+        assert (result.metric_type, result.metric_value) == ("exact_match", mean)
+        assert result.metric_args == {"low": low, "high": high, "level": 0.95, "over": "problems"}
+        assert (result.task_type, result.dataset_split) == ("text-generation", "evaluation")
+        assert result.dataset_args["sha256"] == panel.first.evaluation.sha256
+    # What the Hub writes again is the same.
+    assert hub.ModelCard(str(card)).data.to_dict() == card.data.to_dict()
+    assert "`hf upload USER/NAME FOLDER`" in card.text
+    (run / "grid.json").unlink()
+    done("export", run, "--out", "unscored")
+    assert hub.ModelCard.load(here / "unscored" / "README.md").data.eval_results is None
 
 
 def test_variants_of_the_decoder_are_exported(here: Path) -> None:
