@@ -236,8 +236,9 @@ def source(panels: Sequence[Panel], labels: Mapping[str, str] | None = None) -> 
     scratchpad = "exact match of the whole answer, scratchpad included, " * has_scratchpad(first)
     guess = guess_words(evaluation.task)
     guessed = f" ({guess})" if guess else ""
+    elsewhere = "" if first.first.budget.steps else "not trained here, where runs are "
     return (
-        f"Task {evaluation.task}{hard} {trained_and_tested(first.axes)} "
+        f"Task {evaluation.task}{hard} {elsewhere}{trained_and_tested(first.axes)} "
         f"(preset {recipe(panels)}), {scratchpad}"
         f"{evaluation.problems_per_cell} problems a {cell(first.axes)}{guessed}, "
         f"evaluation set {evaluation.sha256[:8]}, {describe_seeds(seeds)}."

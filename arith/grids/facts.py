@@ -12,12 +12,16 @@ from tape_arith.arith.documents import Count, NonNegative, Positive, Sha256, Str
 
 @dataclass(frozen=True, kw_only=True)
 class Budget(Strict):
-    """The cost of a training, and where its first weights came from."""
+    """The cost of a training, and where its first weights came from.
 
-    steps: Positive
-    first_steps: Positive
+    Of a model that was not trained here, steps and batch are 0, and `config_sha256` tells how it is
+    asked.
+    """
+
+    steps: Count
+    first_steps: Count
     """The steps of the first budget, if that was extended."""
-    batch_size: Positive
+    batch_size: Count
     config_sha256: Sha256
     steps_before: Count | None = None
     """Steps of the run that it began from; None for weights of its own."""

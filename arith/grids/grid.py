@@ -257,7 +257,12 @@ class Grid:
 
     @property
     def judged(self) -> "Grid | None":
-        """The run's grid that decides whether it converged: that of the usual problems."""
+        """The run's grid that decides whether it converged: that of the usual problems.
+
+        None if it is not known, or if the model was not trained here.
+        """
+        if not self.budget.steps:
+            return None
         return self if self.split == EVALUATION else self.standard
 
     def _learned_share(self) -> float | None:

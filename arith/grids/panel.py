@@ -158,8 +158,11 @@ class Panel:
     def convergence(self) -> str | None:
         """Return "not converged" with the number of seeds, or None if all seeds converged.
 
-        The usual problems decide, also for a grid of hard ones; without them it is unknown.
+        The usual problems decide, also for a grid of hard ones; without them it is unknown. A model
+        that was not trained here has nothing to converge to.
         """
+        if not self.first.budget.steps:
+            return None
         states = [grid.converged for grid in self.grids]
         failed = sum(state is False for state in states)
         if failed:
