@@ -1,5 +1,6 @@
 """Say which version, commit and command make a file, in the file itself."""
 
+import re
 import shlex
 import sys
 from pathlib import Path
@@ -9,13 +10,23 @@ from tape_arith.arith.machine import ROOT, commit, own_version
 
 _COMMENTS = {".md": "\n<!-- {} -->\n", ".tex": "% {}\n"}
 """What ends a table, by the suffix of its file; CSV and JSON have no comments."""
+_SECRETS = re.compile(r"\b(token|auth_token|api_key|header|password)=[^,]*")
+
+
+def without_secrets(arguments: str) -> str:
+    """Return arguments of a model without what opens a server.
+
+    >>> without_secrets("model=gpt2,api_key=abc,batch_size=8")
+    'model=gpt2,api_key=...,batch_size=8'
+    """
+    return _SECRETS.sub(r"\1=...", arguments)
 
 
 def command_line() -> str:
     """Return the command that runs, as one types it, or "Python" where none of ours does."""
     program = Path(sys.argv[0])
     if program.stem == "tape-arith" or program.resolve() == ROOT / "__main__.py":
-        return shlex.join(["tape-arith", *sys.argv[1:]])
+        return shlex.join(["tape-arith", *map(without_secrets, sys.argv[1:])])
     return "Python"
 
 
