@@ -33,7 +33,7 @@ from tape_arith.arith.terminal import escape_control, protect_streams, silence_d
 PANELS = {
     "From problems to grids": ("generate", "train", "score", "ask", "run", "sweep", "status"),
     "Results": ("heatmap", "leaderboard", "tasks", "report", "curves", "export"),
-    "Results of others": ("pack", "validate"),
+    "Results and models of others": ("pack", "validate", "harness"),
     "Inside trained runs": ("study",),
     "Encodings, tasks, this machine": ("list", "check", "doctor", "bench"),
 }

@@ -19,6 +19,7 @@ _R = TypeVar("_R")
 Seed = Annotated[int, Field(ge=0, le=MOST_INTEGER)]
 AtLeastOne = Annotated[int, Field(ge=1)]
 Workers = Annotated[int, Field(ge=0)]
+Shots = Annotated[int, Field(ge=0, le=100)]
 Problems = Annotated[int, Field(ge=1, le=10**12)]
 Width = Annotated[float, Field(ge=2, le=20)]
 Columns = Annotated[int, Field(ge=1, le=20)]

@@ -11,9 +11,10 @@ import tape_arith
 from tape_arith.arith.data.bucket import CARRY, Bucket, check_covers
 from tape_arith.arith.data.dataset import Dataset
 from tape_arith.arith.data.write_dataset import generate
-from tape_arith.arith.errors import Failure, UsageError
+from tape_arith.arith.errors import Corrupt, Failure, UsageError
 from tape_arith.arith.files import write_text
 from tape_arith.arith.grids.panel import Panel, panels_of
+from tape_arith.arith.harness.answers import Answers
 from tape_arith.arith.runs.options import TrainOptions
 from tape_arith.arith.tasks.load import load_task
 from tape_arith.models.attention import Needs
@@ -55,6 +56,11 @@ def read_damaged() -> None:
 def again(**options: Any) -> None:
     made()
     generate(Path("data"), **{"bucket": BUCKET, "count": 100, **options})
+
+
+def answered(text: str, **request: Any) -> None:
+    Path("answers.jsonl").write_text(text)
+    Answers(Path("answers.jsonl"), request)
 
 
 def embedded(name: str, text: str) -> None:
@@ -136,6 +142,18 @@ CALLS: dict[str, tuple[Callable[[], object], type[Exception], str]] = {
         "data/lengths.npy: corrupt, the hash is wrong; tape-arith generate --fresh --out data, "
         "with the options of the dataset (--preset, --set, --task, --count, --seed), writes it "
         "again",
+    ),
+    # Answers of a language model.
+    "the answers of another model": (
+        lambda: answered('{"model": "one", "shots": 0}\n', model="two", shots=0),
+        UsageError,
+        "answers.jsonl answers another request (model one, not two): choose another --out, or "
+        "--fresh to ask again",
+    ),
+    "a line that is no answer": (
+        lambda: answered('{"shots": 0}\n{"problem": "1+2"}\n', shots=0),
+        Corrupt,
+        "answers.jsonl is corrupt: a line has no problem or no answer; --fresh asks again",
     ),
     # Grids.
     "a grid that is too small": (

@@ -31,6 +31,13 @@ SENTENCES = {
     "sweep mini-all --set steps=3": (
         "sweep has no --set: write KEY = VALUE under [set] in the sweep file"
     ),
+    "score --model-api hf --model-args x": (
+        "score has no --model-api: an existing language model is scored by `tape-arith harness`"
+    ),
+    "harness --model hf": "harness has no --model: write --model-api",
+    "harness --model-api hf --model-args x --template {answer}": (
+        "--template '{answer}' needs {problem}, and {answer} nowhere but at its end"
+    ),
     "train --output_dir x": "train has no --output_dir: write --runs",
     "heatmap --output_dir x": "heatmap has no --output_dir: write --figure",
     "leaderboard --output_dir x": "leaderboard has no --output_dir: write --out",

@@ -1,0 +1,140 @@
+"""Score a language model on the grid of a preset; each call continues the one before."""
+
+import hashlib
+import json
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from itertools import zip_longest
+from pathlib import Path
+
+import numpy as np
+
+from tape_arith.arith.compare.captions import MEANS, mean_line
+from tape_arith.arith.data.bucket import Bucket
+from tape_arith.arith.figures.heatmap import compose
+from tape_arith.arith.figures.style import save
+from tape_arith.arith.files import remove
+from tape_arith.arith.grids.axes import Ints, scored_axes
+from tape_arith.arith.grids.facts import Budget, Evaluation
+from tape_arith.arith.grids.grid import Grid
+from tape_arith.arith.grids.panel import Panel
+from tape_arith.arith.harness.answers import Answers
+from tape_arith.arith.harness.model import LanguageModel
+from tape_arith.arith.harness.prompts import Prompts, Question
+from tape_arith.arith.lock import check_lock, lock_folder
+from tape_arith.arith.machine import own_version
+from tape_arith.arith.runs.config import Config
+from tape_arith.arith.stopping import Stopped
+from tape_arith.arith.terminal import bar, say
+
+GRID, ANSWERS, FIGURE = "grid.json", "answers.jsonl", "heatmap.png"
+_TOGETHER = 256
+"""Questions of one call of the model, after which a scoring can stop."""
+_SHOWN = "question_"
+"""Begins the names of the facts that show questions with their answers."""
+_NUM_SHOWN, _LONGEST_SHOWN = 3, 2_000
+
+
+def score_language_model(
+    model: LanguageModel,
+    prompts: Prompts,
+    preset: str,
+    config: Config,
+    out: Path,
+    *,
+    fresh: bool,
+    should_stop: Callable[[], bool],
+) -> Grid:
+    """Ask a model the problems of a grid that it has not answered yet; return the grid.
+
+    The folder `out` gets the grid, its figure and every answer. If `should_stop` ends it, the grid
+    is not complete. Raises UsageError if `out` answers another request; Failure if the model fails.
+    """
+    bucket, per_cell = config.evaluation_bucket(), config.problems_per_cell
+    bucket.check_count(per_cell)
+    axes, form = scored_axes(config.bucket(0), bucket), prompts.form
+    sha256 = hashlib.sha256(json.dumps(form).encode()).hexdigest()
+    grid = Grid.empty(
+        model.name,
+        axes,
+        preset=preset,
+        settings=form,
+        seed=0,
+        budget=Budget(steps=0, first_steps=0, batch_size=0, config_sha256=sha256),
+        evaluation=Evaluation.of(bucket, per_cell),
+        scoring={"tape-arith": own_version(), "lm-eval": model.library, **model.facts},
+    )
+    lengths = [[axis.trained, axis.tested] for axis in axes]
+    with lock_folder(out, "score"):
+        for file in (GRID, ANSWERS, FIGURE) if fresh else ():
+            remove(out / file)
+        request = {**model.facts, "task": config.task, "lengths": lengths, **form}
+        answers = Answers(out / ANSWERS, request)
+        with suppress(Stopped), bar(f"score {model.name}", bucket.num_cells * per_cell) as update:
+            _fill(grid, bucket, model, prompts, answers, update, should_stop)
+        for number, each in enumerate(prompts.of(bucket.problems(0, _NUM_SHOWN)), start=1):
+            if each.problem in answers:
+                grid.scoring[f"{_SHOWN}{number}"] = _shown(each, answers[each.problem])
+        check_lock(out)
+        grid.save(out / GRID)
+        if grid.complete:
+            save(compose([Panel.of([grid])]), out / FIGURE)
+    say(f"{out} has {ANSWERS}, {GRID}{f' and {FIGURE}' * grid.complete}")
+    return grid
+
+
+def summary(grid: Grid) -> str:
+    """Return the means of a grid with their intervals, and its first questions with answers."""
+    head = f"{grid.name} on {grid.evaluation.task}, {grid.blocks_done} problems a cell:"
+    means = [mean_line(Panel.of([grid]), region) for region in MEANS]
+    shown = [value for key, value in grid.scoring.items() if key.startswith(_SHOWN)]
+    return "\n".join([head, *means, *shown])
+
+
+def _fill(
+    grid: Grid,
+    bucket: Bucket,
+    model: LanguageModel,
+    prompts: Prompts,
+    answers: Answers,
+    update: Callable[[int], None],
+    should_stop: Callable[[], bool],
+) -> None:
+    """Count the answers to all problems, and ask for those that are missing. Raises Stopped."""
+    cells = bucket.num_cells
+    while not grid.complete:
+        left = grid.evaluation.problems_per_cell - grid.blocks_done
+        blocks = min(max(1, _TOGETHER // cells), left)
+        start = grid.blocks_done * cells
+        problems = bucket.problems(start, start + blocks * cells)
+        questions = prompts.of(problems)
+        while missing := {q.problem: q for q in questions if q.problem not in answers}:
+            model.ask(list(missing.values())[:_TOGETHER], prompts.most_tokens, answers)
+            update(start + sum(each.problem in answers for each in questions))
+            if should_stop():
+                raise Stopped
+        given = [_answer(answers[each.problem]) for each in questions]
+        grid.add(problems.axis_lengths, *_compared(questions, given))
+        grid.blocks_done += blocks
+
+
+def _answer(text: str) -> str:
+    """Return the answer in a model's text: its first line, without blanks around it."""
+    return text.partition("\n")[0].strip()
+
+
+def _compared(questions: Sequence[Question], given: Sequence[str]) -> Ints:
+    """Return how many symbols of each answer are right, of how many with its end, and the index of
+    the first wrong one, or -1: int[3, n]."""
+    rows = []
+    for question, answer in zip(questions, given, strict=True):
+        expected = [*question.answer, ""]
+        right = [a == b for a, b in zip_longest(expected, [*answer, ""][: len(expected)])]
+        rows.append((sum(right), len(right), -1 if all(right) else right.index(False)))
+    return np.array(rows).T
+
+
+def _shown(question: Question, text: str) -> str:
+    verdict = "right" if _answer(text) == question.answer else f"not {question.answer}"
+    prompt, written = (json.dumps(part[-_LONGEST_SHOWN:]) for part in (question.prompt, text))
+    return f"{prompt} -> {written}, {verdict}"
