@@ -35,11 +35,13 @@ class Server(ThreadingHTTPServer):
         super().__init__(("127.0.0.1", 0), Handler)
         self.asked: list[str] = []
         self.before_answer: Callable[[int], None] = lambda number: None
+        self.together = 1
 
     @property
     def options(self) -> list[str]:
         url = f"base_url=http://127.0.0.1:{self.server_port}/v1/completions"
         arguments = f"{url},model=adder,tokenizer_backend=None,max_retries=1,api_key=hidden"
+        arguments += f",num_concurrent={self.together}"
         words = ["harness", "--model-api", "local-completions", "--model-args", arguments]
         return [*words, "--shots", f"{SHOTS}", "--per-cell", f"{PER_CELL}", *SETTINGS]
 
@@ -65,6 +67,7 @@ class Handler(BaseHTTPRequestHandler):
         a, b = map(int, request["prompt"].split("\n")[-1].removesuffix("=").split("+"))
         body = json.dumps({"choices": [{"index": 0, "text": written(a, b)}]}).encode()
         self.send_response(200)
+        self.send_header("Content-Type", "application/json")
         self.end_headers()
         self.wfile.write(body)
 
@@ -92,6 +95,7 @@ def planted_grid() -> NDArray[np.int64]:
 
 
 def test_planted_errors_are_found_in_their_cells(server: Server, here: Path) -> None:
+    server.together = 4
     text = done(*server.options).out
     folder = here / "language-models/mini@addition@order=plain/local-completions@adder-3-shot"
     grid = Grid.load(folder / "grid.json")
