@@ -23,6 +23,7 @@ Shots = Annotated[int, Field(ge=0, le=100)]
 Problems = Annotated[int, Field(ge=1, le=10**12)]
 Width = Annotated[float, Field(ge=2, le=20)]
 Columns = Annotated[int, Field(ge=1, le=20)]
+Percent = Annotated[float, Field(ge=1, le=100)]
 
 _PLAIN = (int, float, bool, str, Path, NoneType, Any, Sequence, Mapping)
 """The types that are checked; others, such as grids, are taken as they are."""

@@ -4,21 +4,24 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
 import pandas as pd
 
-from tape_arith.arith.api.arguments import AtLeastOne, Columns, Seed, Width, checked
+from tape_arith.arith.api.arguments import AtLeastOne, Columns, Percent, Seed, Width, checked
 from tape_arith.arith.api.processes import configure
 from tape_arith.arith.compare.across_tasks import across_tasks
 from tape_arith.arith.compare.leaderboard import build_board, sort_panels
 from tape_arith.arith.compare.selection import ALL, Selection
 from tape_arith.arith.data.bucket import EVALUATION, known_split
 from tape_arith.arith.errors import UsageError
+from tape_arith.arith.grids.axes import Numbers
 from tape_arith.arith.grids.evaluation_set import EvaluationSet
 from tape_arith.arith.grids.grid import Grid
 from tape_arith.arith.grids.panel import panels_of
 from tape_arith.arith.runs.preset import known_preset
 
 if TYPE_CHECKING:
+    from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
     from tape_arith.arith.studies.study import Study
@@ -64,8 +67,14 @@ def heatmap(
     labels: Mapping[str, str] | None = None,
     width: Width | None = None,
     columns: Columns | None = None,
+    numbers: Numbers = "all",
+    difference: bool = True,
+    legend: bool = True,
     caption: bool = True,
+    font: str = "",
+    vmax: Percent = 100,
     by_length: bool = False,
+    axes: "Axes | Sequence[Axes] | None" = None,
 ) -> "Figure":
     """Return the comparison heatmap of encodings or of grids, as a figure that a notebook shows.
 
@@ -77,16 +86,27 @@ def heatmap(
     labels     texts to print instead of names, as in {"mine.py:Mine": "Ours"}
     width      width of the figure in inches, such as that of a paper's column
     columns    number of panels in a row; None for as many as fit
-    caption    whether to write a caption below the legend
+    numbers    below names: "all" means and seeds, the mean "out" of distribution, or "none"
+    difference, legend, caption  whether to draw the difference of two encodings, and the others
+    font       a font, or "serif"; "" for matplotlib's own
+    vmax       where the scale of exact match ends, in percent
     by_length  whether to draw lines over the length of the longer operand, with intervals
+    axes       matplotlib's, one for each panel, to draw into instead: without colour bar, legend
+               and caption; a third for two encodings gets their difference
     """
     from tape_arith.arith.figures.heatmap import compose, draw
 
     looks: dict[str, Any] = {
         "width": width,
         "columns": columns,
+        "numbers": numbers,
+        "difference": difference,
+        "legend": legend,
         "caption": caption,
+        "font": font,
+        "vmax": vmax,
         "by_length": by_length,
+        "axes": None if axes is None else np.ravel(np.asarray(axes, object)).tolist(),
     }
     grids = [] if isinstance(pe, str) else [grid for grid in pe if isinstance(grid, Grid)]
     if not grids:

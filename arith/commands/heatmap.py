@@ -5,6 +5,7 @@ from typing import Annotated
 import typer
 
 from tape_arith.arith.commands import option
+from tape_arith.arith.grids.axes import Numbers
 
 EXAMPLE = "tape-arith heatmap --pe rope,rand-rope,nope,fire,tape"
 
@@ -15,6 +16,20 @@ _Sort = Annotated[
 _ByLength = Annotated[
     bool,
     typer.Option("--by-length", help="Lines over the length of the longer operand instead."),
+]
+_Numbers = Annotated[
+    Numbers,
+    typer.Option(help="Below names: all means and seeds, the mean out of distribution, or none."),
+]
+_NoDifference = Annotated[
+    bool, typer.Option("--no-difference", help="Without the difference of two encodings.")
+]
+_NoLegend = Annotated[bool, typer.Option("--no-legend", help="Without a legend.")]
+_Font = Annotated[
+    str, typer.Option(metavar="NAME", help="A font, or serif (default: matplotlib's).")
+]
+_Vmax = Annotated[
+    float, typer.Option(metavar="N", min=1, max=100, help="End of the colour scale, in percent.")
 ]
 
 
@@ -30,7 +45,12 @@ def command(
     label: option.Labels = None,
     width: option.Width = None,
     columns: option.Columns = None,
+    numbers: _Numbers = "all",
+    no_difference: _NoDifference = False,
+    no_legend: _NoLegend = False,
     no_caption: option.NoCaption = False,
+    font: _Font = "",
+    vmax: _Vmax = 100,
     by_length: _ByLength = False,
 ) -> None:
     """Draw exact match over lengths, one panel per encoding: the mean over seeds, or one --seed.
@@ -51,10 +71,15 @@ def command(
         seed=seed,
         sort=sort,
         labels=read_labels(label),
+        by_length=by_length,
         width=width,
         columns=columns,
+        numbers=numbers,
+        difference=not no_difference,
+        legend=not no_legend,
         caption=not no_caption,
-        by_length=by_length,
+        font=font,
+        vmax=vmax,
     )
     save(drawn, figure or usual)
     print(figure or usual)

@@ -127,25 +127,32 @@ def footnote(
     return " ".join(filter(None, sentences))
 
 
-def caption(panels: Sequence[Panel], labels: Mapping[str, str], clauses: Iterable[str]) -> str:
+def caption(
+    panels: Sequence[Panel],
+    labels: Mapping[str, str],
+    clauses: Iterable[str],
+    means: Sequence[Region] = MEANS,
+) -> str:
     """Say in a sentence where the numbers of a figure come from, in another what limits them.
 
     Names no encodings but those of which indices were never trained: `prior_word` and
     `convergence` mark them in the figure.
 
     clauses  what else the second sentence says
+    means    the regions whose means are printed
     """
     limits = [
-        _interval_words(panels),
-        "in brackets the lowest and the highest seed" * _has_ranges(panels, MEANS),
+        _interval_words(panels) * bool(means),
+        "in brackets the lowest and the highest seed" * _has_ranges(panels, means),
         *clauses,
         *[meaning for word, meaning in _PRIORS.items() if word in map(prior_word, panels)],
         *_convergence_clauses(panels),
     ]
+    said = "; ".join(filter(None, limits))
     return " ".join(
         [
             source(panels, labels),
-            f"{'; '.join(filter(None, limits))}.",
+            *[f"{said[:1].upper()}{said[1:]}."] * bool(said),
             *untrained_notes(panels, labels),
         ]
     )

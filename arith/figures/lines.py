@@ -13,6 +13,7 @@ from tape_arith.arith.compare.captions import NBSP
 from tape_arith.arith.compare.labels import prior_word
 from tape_arith.arith.compare.lengths import axis_label, longer_label, ticks
 from tape_arith.arith.figures import style
+from tape_arith.arith.figures.layout import Looks
 from tape_arith.arith.figures.looks import Look, looks_of
 from tape_arith.arith.grids.axes import REGION_WORDS, Region, ScoredAxis
 from tape_arith.arith.grids.panel import Panel
@@ -28,41 +29,40 @@ _BRIEF: Mapping[Region, str] = {"out_of_distribution": "out"}
 _BRIEF_WORDS = "out: mean out of distribution"
 
 
-@style.styled()
-def compose(
-    panels: Sequence[Panel],
-    labels: Mapping[str, str],
-    order: str = "",
-    *,
-    width: float | None = None,
-    columns: int | None = None,
-    caption: bool = True,
-) -> Figure:
+def compose(panels: Sequence[Panel], labels: Mapping[str, str], order: str, look: Looks) -> Figure:
     """Return the figure of `panels`, in their order.
 
     Up to six encodings share a panel; the panels share one legend, which has their means.
     """
+    with style.styled(font=look.font):
+        return _compose(panels, labels, order, look)
+
+
+def _compose(panels: Sequence[Panel], labels: Mapping[str, str], order: str, look: Looks) -> Figure:
     axis = next(axis for axis in panels[0].axes if axis.counts == "digits")
     groups = np.array_split(np.arange(len(panels)), -(-len(panels) // _MOST_LINES))
-    width = width or (_ALONE if len(groups) == 1 else _WIDTH)
-    columns = min(len(groups), columns or max(1, int(width / _PANEL)))
+    width = look.width or (_ALONE if len(groups) == 1 else _WIDTH)
+    columns = min(len(groups), look.columns or max(1, int(width / _PANEL)))
     rows = -(-len(groups) // columns)
     brief = len(groups) > 1
     along = axis_label(axis) if len(panels[0].axes) == 1 else longer_label(panels[0].axes)
     looks = looks_of(panel.name for panel in panels)
+    has_means = look.numbers != "none"
     handles = [
-        Line2D([], [], label=_legend_line(panel, labels, brief), **looks[panel.name].line)
+        Line2D([], [], label=label, **looks[panel.name].line)
         for panel in panels
+        for label in [_legend_line(panel, labels, brief, has_means)]
     ]
-    clauses = [_BANDS, _BRIEF_WORDS * brief, order]
+    clauses = [_BANDS, _BRIEF_WORDS * (brief and has_means), order]
     guess = captions.chance(panels[0].task)
     if guess:
         handles.append(Line2D([], [], label="a guess", **style.GUESS))
+    note = captions.caption(panels, labels, clauses, captions.MEANS[:has_means])
     figure = style.page(
         width,
         rows * (0.5 + min(1.9, 0.5 * width / columns)),
-        captions.caption(panels, labels, clauses) if caption else "",
-        [Patch(color=_TRAINED, label="trained lengths"), *handles],
+        note if look.caption else "",
+        [Patch(color=_TRAINED, label="trained lengths"), *handles] if look.legend else (),
     )
     axes = figure.subplots(rows, columns, squeeze=False, sharex=True, sharey=True).ravel()
     for ax in axes[len(groups) :]:
@@ -73,16 +73,17 @@ def compose(
         if guess:
             ax.axhline(guess, zorder=1, **style.GUESS)
         title = f"encodings {group[0] + 1} to {group[-1] + 1}" if brief else ""
-        _finish(ax, axis, title)
+        _finish(ax, axis, title, look.vmax / 100)
         ax.set_xlabel(along if number + columns >= len(groups) else "")
         ax.set_ylabel("exact match" if number % columns == 0 else "")
         ax.tick_params(labelbottom=True)
     return figure
 
 
-def _legend_line(panel: Panel, labels: Mapping[str, str], brief: bool) -> str:
+def _legend_line(panel: Panel, labels: Mapping[str, str], brief: bool, has_means: bool) -> str:
     words = _BRIEF if brief else REGION_WORDS
-    line = f"{labels[panel.name]}: {captions.mean_line(panel, 'out_of_distribution', words)}"
+    mean = f": {captions.mean_line(panel, 'out_of_distribution', words)}" * has_means
+    line = f"{labels[panel.name]}{mean}"
     return " · ".join(filter(None, [line, prior_word(panel), panel.convergence]))
 
 
@@ -94,9 +95,9 @@ def _draw(ax: Axes, panel: Panel, look: Look) -> None:
     ax.plot([*means], [*means.values()], zorder=3, **look.line)
 
 
-def _finish(ax: Axes, axis: ScoredAxis, title: str) -> None:
+def _finish(ax: Axes, axis: ScoredAxis, title: str, end: float) -> None:
     ax.axvspan(axis.shortest - 0.5, axis.trained + 0.5, color=_TRAINED, linewidth=0, zorder=0)
-    ax.set(xlim=(axis.shortest - 0.5, axis.tested + 0.5), ylim=(-0.03, 1.03))
+    ax.set(xlim=(axis.shortest - 0.5, axis.tested + 0.5), ylim=(-0.03 * end, 1.03 * end))
     ax.set_xticks(ticks(axis.tested, axis.shortest))
     ax.yaxis.set_major_formatter(style.percent_tick)
     style.finish(ax, title)

@@ -23,9 +23,9 @@ from matplotlib.text import Text
 from tape_arith.arith.errors import UsageError
 from tape_arith.arith.figures.text import (
     DPI,
-    FAMILY,
     families,
     fit_artist,
+    known_font,
     letters_without_font,
     lines,
     text_width,
@@ -59,32 +59,41 @@ _SCALE_ENDS = (0.02, 0.05, 0.1, 0.2, 0.4, 0.6, 0.8, 1.0)
 
 
 @contextmanager
-def styled(letters: float = LETTERS) -> Iterator[None]:
-    """Set the style of all figures, with labels of `letters` points; works as a decorator too."""
-    look: Any = {
-        "font.family": FAMILY,
+def styled(letters: float = LETTERS, font: str = "", fonts: Any = None) -> Iterator[None]:
+    """Set the style of all figures, with labels of `letters` points; works as a decorator too.
+
+    What a person's own matplotlibrc sets stays, but for what would break texts or the page.
+
+    font   a font in place of matplotlib's, such as serif; fonts  all settings of fonts
+    Raises UsageError for an unknown font.
+    """
+    must: Any = {
+        # Names are no formulas.
+        "text.usetex": False,
         "text.parse_math": False,
         # Text stays text, and PDF embeds its fonts (type 42, as journals ask).
         "pdf.fonttype": 42,
         "svg.fonttype": "none",
         # The same figure gives the same bytes.
         "svg.hashsalt": "tape-arith",
-        "axes.linewidth": 0.6,
-        "axes.labelpad": 2,
-        "axes.labelsize": letters,
-        "axes.axisbelow": True,
+        "savefig.bbox": None,  # the page is as wide as it was asked for
+        "axes.grid": False,  # over cells; `finish` draws one where it helps
     }
+    usual: Any = {"axes.linewidth": 0.6, "axes.labelpad": 2, "axes.labelsize": letters}
+    usual["axes.axisbelow"] = True
     for axis in ("xtick", "ytick"):
-        look[f"{axis}.labelsize"] = letters
+        usual[f"{axis}.labelsize"] = letters
         for kind in ("major", "minor"):
-            look |= {f"{axis}.{kind}.{key}": n for key, n in _TICKS.items()}
+            usual |= {f"{axis}.{kind}.{key}": n for key, n in _TICKS.items()}
     library = logging.getLogger("matplotlib")
     level = library.level
-    with mpl.rc_context(), warnings.catch_warnings():
+    with mpl.rc_context(fonts), warnings.catch_warnings():
         warnings.filterwarnings("ignore", "Glyph ", UserWarning)  # `Page` names such letters
         library.setLevel(logging.ERROR)
-        mpl.rcdefaults()  # whatever a person's own matplotlibrc says
-        mpl.rcParams.update(look)
+        unset = {key for key in usual if mpl.rcParams[key] == mpl.rcParamsDefault[key]}
+        mpl.rcParams.update(must | {key: usual[key] for key in unset})
+        if font:
+            mpl.rcParams["font.family"] = known_font(font)
         try:
             yield
         finally:
@@ -107,19 +116,22 @@ class Page(Figure):
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
+        settings: Any = mpl.rcParams
+        self.fonts = {key: settings[key] for key in settings if key.startswith("font.")}
+        """Matplotlib's settings of fonts, in which it is drawn whenever that is."""
         self.to_fit: dict[Text, bool] | None = {}
         """Texts to fit into their room from their left end on, and whether each must stay uncut;
         None once that is done."""
 
     def draw(self, renderer: Any) -> None:
         """Draw the figure, as matplotlib does."""
-        with styled():
+        with styled(fonts=self.fonts):
             self._settle()
             super().draw(renderer)
 
     def savefig(self, *args: Any, **kwargs: Any) -> None:
         """Save the figure as matplotlib does, with text as text and fonts embedded."""
-        with styled():
+        with styled(fonts=self.fonts):
             self._settle()
             super().savefig(*args, **kwargs)
 

@@ -8,6 +8,7 @@ from functools import cache, lru_cache
 from textwrap import wrap
 from typing import Any
 
+import matplotlib as mpl
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 from matplotlib.font_manager import (
@@ -19,7 +20,8 @@ from matplotlib.font_manager import (
 )
 from matplotlib.text import Text
 
-FAMILY = "DejaVu Sans"
+from tape_arith.arith.errors import UsageError
+
 DPI = 300
 SMALLEST = 4.0
 """The smallest letters that can be read, in points."""
@@ -30,9 +32,26 @@ _NO_LETTERS = ("cm", "STIXNonUni", "STIXSiz", "Last", "Adobe Blank", ".")
 # ---- fonts -------------------------------------------------------------------------------------
 
 
+def known_font(name: str) -> str:
+    """Return the name of a font, or of a family such as serif. Raises UsageError if unknown."""
+    try:
+        findfont(FontProperties(family=name), fallback_to_default=False)
+    except ValueError:
+        raise UsageError(
+            f"no font is called '{name}' here: give serif, sans-serif, monospace or the name of an "
+            "installed font"
+        ) from None
+    return name
+
+
 def families(text: str, weight: str = "normal") -> list[str]:
-    """Return the font families for `text`: ours, then those with the letters that it lacks."""
-    return [FAMILY, *_fallbacks(_lacking(text, weight))[0]]
+    """Return the font families for `text`: those set, then those with the letters it lacks."""
+    return [*mpl.rcParams["font.family"], *_fallbacks(_lacking(text, weight))[0]]
+
+
+def _font(weight: str) -> str:
+    """Return the file of the font that is set."""
+    return findfont(FontProperties(family=mpl.rcParams["font.family"], weight=weight))
 
 
 def letters_without_font(text: str) -> str:
@@ -41,10 +60,10 @@ def letters_without_font(text: str) -> str:
 
 
 def _lacking(text: str, weight: str) -> frozenset[str]:
-    """Return the letters of `text` that our font lacks."""
+    """Return the letters of `text` that the font that is set lacks."""
     if text.isascii():
         return frozenset()
-    font_letters = _letters(findfont(FontProperties(family=FAMILY, weight=weight)))
+    font_letters = _letters(_font(weight))
     return frozenset(letter for letter in text if letter.isprintable()) - font_letters
 
 
@@ -95,9 +114,13 @@ def _ruler() -> Any:
     return FigureCanvasAgg(Figure(dpi=DPI)).get_renderer()  # type: ignore[no-untyped-call]
 
 
-@lru_cache(maxsize=4096)  # a name is measured several times
 def text_width(text: str, size: float, weight: str = "normal") -> float:
     """Return the width of a line of text as it is drawn in letters of `size`, both in points."""
+    return _width(text, size, weight, _font(weight))
+
+
+@lru_cache(maxsize=4096)  # a name is measured several times
+def _width(text: str, size: float, weight: str, _font: str) -> float:
     font = FontProperties(family=families(text, weight), weight=weight, size=size)
     width, _, _ = _ruler().get_text_width_height_descent(text, font, ismath=False)
     return float(width) * 72 / DPI

@@ -16,6 +16,9 @@ Region = Literal["in_distribution", "out_of_distribution", "one_longer", "both_l
 REGIONS: tuple[Region, ...] = get_args(Region)
 REGION_WORDS: dict[Region, str] = {region: region.replace("_", " ") for region in REGIONS}
 """Names of the regions for people."""
+Numbers = Literal["none", "out", "all"]
+"""The numbers next to a name in a figure: none, the mean out of distribution, or all means and the
+seeds."""
 
 
 class ScoredAxis(NamedTuple):

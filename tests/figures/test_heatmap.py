@@ -18,7 +18,8 @@ from matplotlib.text import Text
 from tape_arith.arith.compare.captions import footnote
 from tape_arith.arith.compare.lengths import ticks
 from tape_arith.arith.errors import Failure, UsageError
-from tape_arith.arith.figures.heatmap import compose, layout
+from tape_arith.arith.figures.heatmap import compose
+from tape_arith.arith.figures.layout import layout
 from tape_arith.arith.figures.style import page, save
 from tape_arith.arith.grids.panel import Panel, panels_of, significant_cells
 from tests.helpers.figures import assert_texts_are_apart
@@ -296,3 +297,64 @@ def test_a_file_that_cannot_be_written(tmp_path: Path, monkeypatch: pytest.Monke
         with pytest.raises(Failure, match=rf"{name}: No space"):
             save(figure, tmp_path / name)
     assert [path.read_bytes() for path in tmp_path.iterdir()] == [b"old"]
+
+
+# ---- a figure for a paper ----------------------------------------------------------------------
+
+
+def test_numbers_above_panels() -> None:
+    three = [panel("rope"), panel("fire"), panel("nope", inside=90)]
+    for numbers, shown, absent in (
+        ("none", ["not converged"], ["±", "out of distribution", "3 seeds"]),
+        ("out", ["out of distribution", "not converged"], ["all cells", "3 seeds"]),
+        ("all", ["out of distribution", "all cells", "3 seeds"], []),
+    ):
+        figure = compose(three, numbers=numbers, legend=False)
+        above = " ".join(words(figure, ax) for ax in figure.axes[:3])
+        assert all(each in above for each in shown), numbers
+        assert not any(each in above for each in absent), numbers
+        assert ("±" in words(figure)) == (numbers != "none") and not figure.legends
+        assert_texts_are_apart(figure)
+    heights = [compose(three[:2], numbers=each).get_figheight() for each in ("none", "out", "all")]
+    assert heights == sorted(heights) and heights[0] < heights[1] < heights[2]
+
+
+def test_two_without_their_difference_on_a_scale_that_ends_early() -> None:
+    figure = compose([panel("rope"), panel("fire")], difference=False, vmax=40)
+    assert len(figure.axes) == 3 and "higher" not in words(figure)
+    assert [mesh(ax).get_clim() for ax in figure.axes[:2]] == [(0.0, 0.4)] * 2
+    assert figure.axes[2].get_yticklabels()[-1].get_text() == "40\N{NO-BREAK SPACE}%"
+
+
+def test_a_font_and_a_persons_own_settings(tmp_path: Path) -> None:
+    def look(figure: Figure) -> tuple[str, float, float]:
+        figure.draw_without_rendering()
+        ax = figure.axes[0]
+        font: str = ax._left_title.get_fontname()  # type: ignore[attr-defined]
+        return font, ax.spines["left"].get_linewidth(), figure.get_figwidth()
+
+    pair = [panel("rope"), panel("fire")]
+    assert look(compose(pair, width=5.5)) == ("DejaVu Sans", 0.6, 5.5)
+    assert look(compose(pair, width=5.5, font="serif")) == ("DejaVu Serif", 0.6, 5.5)
+    own: Any = {"font.family": "monospace", "axes.linewidth": 2.0, "savefig.bbox": "tight"}
+    with plt.rc_context(own):
+        figure = compose(pair, width=5.5)
+    # In the fonts of its making, whenever it is drawn.
+    assert look(figure) == ("DejaVu Sans Mono", 2.0, 5.5)
+    with plt.rc_context(own):
+        save(compose(pair, width=5.5, caption=False), tmp_path / "a.png")
+    assert plt.imread(tmp_path / "a.png").shape[1] == 5.5 * 300
+    with pytest.raises(UsageError, match="no font is called 'Seriph'"):
+        compose(pair, font="Seriph")
+
+
+def test_into_the_axes_of_a_caller() -> None:
+    made = [panel("rope"), panel("fire")]
+    page, (top, bottom) = plt.subplots(2, 3, figsize=(7, 5))
+    assert compose(made, axes=list(top)) is page and page.legends == []
+    assert mesh(top[2]).get_clim() == (-10, 10) and len(page.axes) == 6
+    np.testing.assert_allclose(values(top[1]), made[1].cell_means)
+    compose(made, axes=list(bottom[:2]), numbers="none")
+    assert words(page, bottom[1]).endswith("FIRE") and not bottom[2].collections
+    assert "out of distribution" in words(page, top[0])
+    plt.close(page)

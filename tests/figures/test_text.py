@@ -165,11 +165,11 @@ def chinese_font(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[No
     build.save(tmp_path / "made.ttf")
     known = list(fontManager.ttflist)
     monkeypatch.setattr(text, "findSystemFonts", lambda: [str(tmp_path / "made.ttf")])
-    for cached in (text._others, text._fallbacks, text.text_width):
+    for cached in (text._others, text._fallbacks, text._width):
         cached.cache_clear()
     yield
     fontManager.ttflist[:] = known
-    for cached in (text._others, text._fallbacks, text.text_width):
+    for cached in (text._others, text._fallbacks, text._width):
         cached.cache_clear()
 
 

@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 import torch
+from matplotlib.figure import Figure
 
 import tape_arith
 from tape_arith.arith.data.bucket import CARRY, Bucket, check_covers
@@ -171,6 +172,23 @@ CALLS: dict[str, tuple[Callable[[], object], type[Exception], str]] = {
         UsageError,
         "one figure needs one preset, budget and evaluation set, and fire seed 0 differs from "
         "rope seed 0 (version 2, not 1): draw them apart, or train and score them alike",
+    ),
+    # Figures.
+    "a font that is missing": (
+        lambda: tape_arith.heatmap([flat("rope"), flat("fire")], font="Seriph"),
+        UsageError,
+        "no font is called 'Seriph' here: give serif, sans-serif, monospace or the name of an "
+        "installed font",
+    ),
+    "one axes for two": (
+        lambda: tape_arith.heatmap([flat("rope"), flat("fire")], axes=Figure().subplots()),
+        UsageError,
+        "2 panels need 2 axes (a third shows their difference), not 1",
+    ),
+    "axes for lines": (
+        lambda: tape_arith.heatmap([flat("rope")], by_length=True, axes=Figure().subplots()),
+        UsageError,
+        "axes are for heatmaps: leave them out where lengths are drawn as lines",
     ),
     # Encodings and attention.
     "an odd width": (
