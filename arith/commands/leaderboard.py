@@ -11,6 +11,9 @@ from tape_arith.arith.errors import UsageError
 EXAMPLE = "tape-arith leaderboard --preset mini --out leaderboard.tex --figure leaderboard.pdf"
 
 _Wide = Annotated[bool, typer.Option("--wide", help="All columns, at full width.")]
+_AmongShown = Annotated[
+    bool, typer.Option("--among-shown", help="Rank and test only the encodings of --pe.")
+]
 _Against = Annotated[
     str, typer.Option(metavar="PE", help="The figure shows differences from this encoding.")
 ]
@@ -38,15 +41,16 @@ def command(
     width: option.Width = None,
     no_caption: option.NoCaption = False,
     costs: option.Costs = False,
+    among_shown: _AmongShown = False,
     against: _Against = "",
     contrast: _Contrasts = None,
 ) -> None:
     """Rank all scored encodings of a preset by their mean out of distribution.
 
     --task selects the runs of one task. --pe selects rows; ranks and tests are those of all
-    encodings. Runs of another budget or evaluation set are left out and named. The table goes to
-    stdout; a terminal shows the columns that fit. With --out or --figure, only the paths of the
-    files are printed.
+    encodings, unless --among-shown. Runs of another budget or evaluation set are left out and
+    named. The table goes to stdout; a terminal shows the columns that fit. With --out or --figure,
+    only the paths of the files are printed.
     """
     from tape_arith.arith.api.comparisons import select
     from tape_arith.arith.compare import tables
@@ -61,7 +65,8 @@ def command(
     if against and not figure:
         raise UsageError("--against changes the figure: add --figure")
     selection = select(runs, pe, preset, split, max_digits, task)
-    board = build_board(selection, costs=costs, planned=map(read_contrast, contrast or ()))
+    planned = map(read_contrast, contrast or ())
+    board = build_board(selection, costs=costs, planned=planned, among_shown=among_shown)
     labelled, kind = board.labelled(table.labels), table.kind
     shown = labelled if kind in tables.FOR_PEOPLE else board
     text = tables.FORMATS[kind](shown, table.columns) if kind else ""

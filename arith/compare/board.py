@@ -255,7 +255,7 @@ class Board(Ranking[Row]):
             ),
             of_panel["seeds"],
             of_panel["interval"],
-            of_panel["out_of_distribution"],
+            replace(of_panel["out_of_distribution"], best=_by_rank),
             Column("each_seed", "each seed, %", _each_seed),
             *(of_panel[key] for key in middle if key in of_panel),
             *difference_columns(self.references, self.num_tests, self.labels),
@@ -322,6 +322,10 @@ class Board(Ranking[Row]):
             "meanwhile included), in percentage points, mean over seeds. "
             "Training: median over seeds of the time it took where it ran."
         )
+
+
+def _by_rank(row: Row) -> float | None:
+    return None if row.rank is None else -row.rank
 
 
 def _each_seed(row: Row) -> str:

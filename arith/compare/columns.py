@@ -50,6 +50,8 @@ class Column(Generic[T]):
     """Whether a table has it if the user chooses no columns."""
     printed: bool = False
     """Whether a table for a paper has it too."""
+    best: Callable[[T], float | None] | None = None
+    """Returns the number of a row of which the highest is the best."""
     importance: int = 99
     """A narrow terminal shows the columns of the lowest importance numbers."""
     signs: str = ""
@@ -62,6 +64,12 @@ class Column(Generic[T]):
     def text(self, row: T) -> str:
         """Return the text of a row in a table for people."""
         return self.write(row) if self.write else str(self.value and self.value(row))
+
+    def best_of(self, rows: Sequence[T]) -> list[int]:
+        """Return the places of the best of several rows; of one row none is."""
+        values = {n: self.best(row) for n, row in enumerate(rows)} if self.best else {}
+        known = [value for value in values.values() if value is not None]
+        return [n for n, value in values.items() if len(known) > 1 and value == max(known)]
 
     def entries(self, row: T) -> Mapping[str, object]:
         """Return the numbers of a row by their keys in CSV."""

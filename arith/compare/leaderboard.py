@@ -98,17 +98,24 @@ def describe_order(panels: Sequence[Panel]) -> str:
 
 
 def build_board(
-    selection: Selection, *, costs: bool = False, planned: Iterable[tuple[str, str]] = ()
+    selection: Selection,
+    *,
+    costs: bool = False,
+    planned: Iterable[tuple[str, str]] = (),
+    among_shown: bool = False,
 ) -> Board:
     """Return the leaderboard of a selection.
 
-    Ranks and tests are among all encodings, not only those named. With `costs` it has parameters
-    and FLOPs at the size that was trained. Raises UsageError as `Selection.panels` and `contrasts`.
+    Ranks and tests are among all encodings, or only among those named. With `costs` it has
+    parameters and FLOPs at the size that was trained. Raises UsageError as `Selection.panels` and
+    `contrasts`.
 
     planned  pairs of names that are tested among themselves, decided before the results
     """
     runs = read_states(selection.roots)
     panels, excluded = selection.panels(runs)
+    if among_shown and selection.named:
+        panels = [panel for panel in panels if panel.name in selection.wanted]
     board = board_of(panels, runs, excluded, costs=costs, planned=planned)
     return board.only(selection.wanted) if selection.named else board
 

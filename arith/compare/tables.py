@@ -2,7 +2,7 @@
 
 import json
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from textwrap import wrap
 from typing import Any, TypeVar
 
@@ -10,7 +10,7 @@ import pandas as pd
 from pandas.api.types import is_numeric_dtype
 
 from tape_arith.arith.compare.board import Board, Ranking, Row, Section
-from tape_arith.arith.compare.captions import ONE_SEED
+from tape_arith.arith.compare.captions import ONE_SEED, SPLIT_WORDS
 from tape_arith.arith.compare.columns import (
     OVER_PROBLEMS,
     Column,
@@ -28,6 +28,13 @@ T = TypeVar("T")
 _STACKED = 10
 """The most letters in a line of a head, unless one word is longer."""
 _COMMENT_WIDTH = 96
+_PAGE, _GAP = 397.0, 3
+"""The width of a page of one column of text (5.5 inches) and half the space between two columns, in
+points."""
+_SIZES = {"small": 4.6, "footnotesize": 4.25, "scriptsize": 3.8}
+"""LaTeX's sizes of letters, with the width of a digit in points."""
+_LONG = 50
+"""The most rows of a table that stays on one page."""
 _IN_MATHS = {
     "|": "|",
     "<": "<",
@@ -177,40 +184,92 @@ def floating(
     sections: Sequence[Section[T]],
     columns: Sequence[Column[T]],
     caption: str,
+    label: str,
     comments: Sequence[str] = (),
 ) -> str:
-    """Format a floating LaTeX table across both columns of a paper, no wider than the page."""
+    """Format a LaTeX table: plain if it fits a column of _PAGE points, else across the page.
+
+    A table of more rows than a page has is a longtable. The best of a section is in bold.
+    """
     parts = {each.heading: short_texts(columns, each.rows) for each in sections}
-    comments = ["needs \\usepackage{booktabs} and \\usepackage{graphicx}", *comments]
     left = [column.head for column in columns if column.left]
-    body, below = booktabs(parts, left).rstrip(), escape(caption)
-    if letters := sorted(set(_NOT_IN_PDFLATEX.findall(body + below))):
+    bold = {
+        (each.heading, place, column.head)
+        for each in sections
+        for column in columns
+        for place in column.best_of(each.rows)
+    }
+    below = f"\\caption{{{escape(caption)}}}\n\\label{{tab:{label}}}"
+    sizes = [size for size, digit in _SIZES.items() if _width(parts, digit) <= _PAGE]
+    size, rows = (sizes or [*_SIZES])[0 if sizes else -1], sum(map(len, parts.values()))
+    look, needs = f"\\{size}\n\\setlength{{\\tabcolsep}}{{{_GAP}pt}}", "booktabs"
+    if rows > _LONG:
+        needs += "} and \\usepackage{longtable"
+        body = booktabs(parts, left, bold, below)
+        text = f"{{{look}\n{body}}}\n"
+    elif sizes:
+        body = booktabs(parts, left, bold)
+        text = f"\\begin{{table}}\n\\centering\n{look}\n{body}{below}\n\\end{{table}}\n"
+    else:
+        needs += "} and \\usepackage{graphicx"
+        body = booktabs(parts, left, bold)
+        text = (
+            f"\\begin{{table*}}\n\\centering\n{look}\n"
+            # \width is the table's own: it shrinks to the page if it is wider.
+            "\\resizebox{\\ifdim\\width>\\textwidth\\textwidth\\else\\width\\fi}{!}{"
+            f"{body.rstrip()}}}\n{below}\n\\end{{table*}}\n"
+        )
+    comments = [f"needs \\usepackage{{{needs}}}", *comments]
+    if letters := sorted(set(_NOT_IN_PDFLATEX.findall(text))):
         comments.insert(1, f"needs XeLaTeX or LuaLaTeX, and a font that has {' '.join(letters)}")
-    return (
-        "".join(f"% {line}\n" for note in comments for line in wrap(note, _COMMENT_WIDTH))
-        + "\\begin{table*}\n\\centering\n\\scriptsize\n\\setlength{\\tabcolsep}{3pt}\n"
-        # \width is the table's own: it shrinks to the page if it is wider.
-        "\\resizebox{\\ifdim\\width>\\textwidth\\textwidth\\else\\width\\fi}{!}{"
-        f"{body}}}\n\\caption{{{below}}}\n\\end{{table*}}\n"
-    )
+    notes = "".join(f"% {line}\n" for note in comments for line in wrap(note, _COMMENT_WIDTH))
+    return notes + text
 
 
-def booktabs(parts: Mapping[str, pd.DataFrame], left: Sequence[str]) -> str:
+def _width(parts: Mapping[str, pd.DataFrame], digit: float) -> float:
+    """Estimate the width of a table in points, from the width of a digit."""
+    table = pd.concat(parts.values())
+    longest = [
+        max(*map(len, table[head]), *map(len, head_lines(str(head))), 1) for head in table.columns
+    ]
+    return digit * sum(longest) + 2 * _GAP * len(longest)
+
+
+def booktabs(
+    parts: Mapping[str, pd.DataFrame],
+    left: Sequence[str],
+    bold: Collection[tuple[str, int, str]] = (),
+    caption: str = "",
+) -> str:
     """Format a LaTeX tabular for the package booktabs, each part under its title.
 
     Heads are broken into short lines; the columns in `left` are aligned left.
+
+    bold     cells, each by the title of its part, its row and its head
+    caption  of a longtable, which it then is
     """
     heads = list(map(str, next(iter(parts.values()))))
     align = "".join("l" if head in left else "r" for head in heads)
     above = " & ".join(map(_stack, heads, align)) + r" \\"
-    lines = [f"\\begin{{tabular}}{{{align}}}", "\\toprule", above]
-    for title, table in parts.items():
-        lines += [
-            "\\midrule",
-            f"\\multicolumn{{{len(heads)}}}{{l}}{{\\textit{{{escape(title)}}}}} \\\\",
-        ]
-        lines += [" & ".join(map(escape, cells)) + r" \\" for cells in table.to_numpy()]
-    return "\n".join([*lines, "\\bottomrule", "\\end{tabular}"]) + "\n"
+    kind = "longtable" if caption else "tabular"
+    lines = [
+        f"\\begin{{{kind}}}{{{align}}}",
+        *[rf"{caption} \\"] * bool(caption),
+        "\\toprule",
+        above,
+    ]
+    lines += ["\\midrule", "\\endhead", "\\bottomrule", "\\endfoot"] if caption else []
+    for number, (title, table) in enumerate(parts.items()):
+        lines += ["\\midrule"] * (number > 0 or not caption)
+        lines.append(f"\\multicolumn{{{len(heads)}}}{{l}}{{\\textit{{{escape(title)}}}}} \\\\")
+        for place, cells in enumerate(table.to_numpy()):
+            texts = [
+                f"\\textbf{{{escape(cell)}}}" if (title, place, head) in bold else escape(cell)
+                for head, cell in zip(heads, cells, strict=True)
+            ]
+            lines.append(" & ".join(texts) + r" \\")
+    lines += ["\\bottomrule"] if not caption else []
+    return "\n".join([*lines, f"\\end{{{kind}}}"]) + "\n"
 
 
 def escape(text: str) -> str:
@@ -284,7 +343,9 @@ def _board_to_latex(board: Board, columns: Sequence[str] = ()) -> str:
     shown = short_columns(board, columns)
     if not columns:
         shown = [column for column in shown if column.printed]
-    return floating(board.sections, shown, legend(board, shown), board.notes())
+    split = SPLIT_WORDS.get(board.panels[0].first.split) and board.panels[0].first.split
+    name = re.sub(r"\W+", "-", f"{board.preset} {split or ''}".strip())
+    return floating(board.sections, shown, legend(board, shown), name, board.notes())
 
 
 def _board_to_json(board: Board, columns: Sequence[str] = ()) -> str:

@@ -280,7 +280,8 @@ def signs(panel: Panel) -> str:
 
 def _to_latex(table: TaskTable, columns: Sequence[str] = ()) -> str:
     """Format a floating table, with the notes as its caption."""
-    return floating(table.sections, choose(table.columns, columns), " ".join(table.notes()))
+    shown = choose(table.columns, columns)
+    return floating(table.sections, shown, " ".join(table.notes()), "tasks")
 
 
 def _to_json(table: TaskTable, columns: Sequence[str] = ()) -> str:

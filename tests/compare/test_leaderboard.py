@@ -510,6 +510,9 @@ def test_named_encodings_keep_their_ranks_and_tests(made: Path, content: dict[st
     assert all(row == rows(content)[name] for name, row in rows(board).items())
     (note,) = (note for note in board["notes"] if "shown;" in note)
     assert re.findall(r"\d+", note) == ["3", "8", "8"]
+    alone = leaderboard("--compare", "rope,fire,alibi", "--among-shown")
+    assert alone["tests"] == 1 < board["tests"]  # fire against rope: one seed is never tested
+    assert not any("shown;" in note for note in alone["notes"])
     write(made / "runs", "cope", 0, counts(13, 7), steps=2000)  # a budget of its own
     assert list(rows(leaderboard("--pe", "cope"))) == ["cope"]
 

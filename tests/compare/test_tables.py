@@ -112,6 +112,25 @@ def test_latex() -> None:
     assert all(len(re.findall(r"(?<!\\)&", line)) == 1 for line in lines[5:7])
 
 
+@pytest.mark.parametrize(
+    ("width", "rows", "environment"),
+    [(10, 3, "table"), (60, 3, "table"), (150, 3, "table*"), (10, 51, "longtable")],
+)
+def test_latex_is_plain_if_it_fits(width: int, rows: int, environment: str) -> None:
+    columns = [
+        Column[int]("encoding", "encoding", lambda n: "x" * width, left=True),
+        Column[int]("value", "value", str, best=lambda n: n),
+    ]
+    titles = ("One", "Other", "Alone")
+    parts = [Section(t, "", range(k)) for t, k in zip(titles, (rows, 2, 1), strict=True)]
+    table = floating(parts, columns, "50 %", "mini-x")
+    assert re.findall(r"\\begin\{((?:long)?table\*?)\}", table) == [environment]
+    assert table.count("\\caption{50 \\%}\n\\label{tab:mini-x}") == 1
+    assert re.findall(r"\\textbf\{(\d+)\}", table) == [str(rows - 1), "1"]
+    assert ("graphicx" in table) == ("resizebox" in table) == (environment == "table*")
+    assert table.count("\\begin") == table.count("\\end{") and table.count("{") == table.count("}")
+
+
 def test_with_a_scratchpad_exact_match_is_of_the_whole_answer() -> None:
     shares = {0: 0.5, 1: 0.75}
     made = [
@@ -159,9 +178,9 @@ def test_latex_shows_the_signs_of_a_label(label: str, latex: str) -> None:
 
 def test_latex_says_which_letters_need_another_engine() -> None:
     column = Column[str]("encoding", "encoding", str, left=True)
-    table = floating([Section("Mine", "", ["TAPE Ω", "中文 é"])], [column], "Caption.")
+    table = floating([Section("Mine", "", ["TAPE Ω", "中文 é"])], [column], "Caption.", "mine")
     assert "LuaLaTeX" in table.splitlines()[1] and table.splitlines()[1].endswith("中 文")
-    plain = floating([Section("Mine", "", ["TAPE Ω é"])], [column], "1 \u2013 2 …")
+    plain = floating([Section("Mine", "", ["TAPE Ω é"])], [column], "1 \u2013 2 …", "mine")
     assert "LuaLaTeX" not in plain
 
 
