@@ -4,6 +4,7 @@ Slow packages (torch, pandas) are imported inside the commands that need them.
 """
 
 import os
+import re
 import signal
 import sys
 from collections.abc import Iterator, Sequence
@@ -16,6 +17,7 @@ from typing import Annotated, Any, NoReturn
 import typer
 from typer.core import TyperCommand, TyperGroup
 
+from tape_arith.arith.commands.option import PANELS as OPTION_PANELS
 from tape_arith.arith.errors import (
     EXIT_AGAIN,
     EXIT_FAILED,
@@ -39,6 +41,8 @@ PANELS = {
 }
 """The commands under each title of `--help`; each is a file of arith/commands."""
 
+_LIMITS = re.compile(r" +\[[\d.]*(<=?)?x[<>]=?[\d.]+\]|; [\d.]*(<=?)?x[<>]=?[\d.]+(?=\])")
+"""The limits of a number, as typer adds them to its help."""
 _NARROW, _WIDEST_HELP = 60, 100
 """Columns of a terminal below which a help has one column, and the most that it fills."""
 
@@ -85,6 +89,24 @@ class _Command(_PlainHelp, TyperCommand):
 
     One of the two values would be ignored.
     """
+
+    def format_options(self, ctx: Any, formatter: Any) -> None:
+        """List arguments, then options under their panels; limits of numbers are in errors."""
+        by_title: dict[str, list[tuple[str, str]]] = {
+            title: [] for title in ("Arguments", *OPTION_PANELS, "Options")
+        }
+        for param in self.get_params(ctx):
+            is_option = param.param_type_name == "option"
+            title = (
+                (getattr(param, "rich_help_panel", None) or "Options") if is_option else "Arguments"
+            )
+            if record := param.get_help_record(ctx):
+                by_title[title].append((record[0], _LIMITS.sub("", record[1])))
+        width = max(len(name) for rows in by_title.values() for name, _ in rows)
+        for title, rows in by_title.items():
+            if rows:
+                with formatter.section(title):
+                    formatter.write_dl([(name.ljust(width), text) for name, text in rows])
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         args = list(self._without_exponents(args))

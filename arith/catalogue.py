@@ -23,7 +23,7 @@ from tape_arith.arith.registry.locate import (
 )
 from tape_arith.arith.registry.names import parse, task_location
 from tape_arith.arith.runs.command_lines import other_run_roots
-from tape_arith.arith.runs.config import Config
+from tape_arith.arith.runs.config import Config, setting_meanings
 from tape_arith.arith.runs.find import find_runs
 from tape_arith.arith.runs.preset import (
     describe_preset,
@@ -223,9 +223,12 @@ def describe(name: str) -> tuple[dict[str, Any], str]:
         name = known_preset(name) or name
         summary, config = describe_preset(name), load_preset(name)
         settings, share = config.as_dict(), _seen_share(config)
-        lines = [summary, *(f"  {key:<18}{value}" for key, value in settings.items())]
+        meanings = setting_meanings()
+        lines = [summary]
+        lines += [f"  {key:<18}{value!s:<13} {meanings[key]}" for key, value in settings.items()]
         lines += [] if share is None else [f"With seed 0, {seen_words(share)}."]
         about = {"preset": name, "summary": summary, "config": settings, "seen_share": share}
+        about["meanings"] = meanings
         return about, "\n".join(lines)
     changes = {known: kind for kind in KINDS[1:] for known in known_names(kind)}
     if name in changes:

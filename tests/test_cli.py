@@ -19,6 +19,7 @@ import typer
 
 import tape_arith
 from tape_arith import cli
+from tape_arith.arith.commands.option import PANELS
 from tape_arith.arith.decoders import cost
 from tape_arith.arith.machine import own_version
 from tape_arith.arith.runs.config import Config, setting_words
@@ -128,6 +129,22 @@ def test_help_names_every_option_whole(
         assert all(re.search(rf"^  {command}\b", text, re.MULTILINE) for command in COMMANDS)
 
 
+@pytest.mark.parametrize("name", ["train", "run", "score"])
+def test_help_groups_options(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", "80")
+    text = done(name, "--help").out
+    titles = re.findall(r"^(\w[\w ]*):$", text, re.MULTILINE)
+    panels = [title for title in PANELS if title in titles]
+    assert [title for title in titles if title != "Arguments"] == [*panels, "Options"]
+    assert set(panels) >= {"What", "How long", "Machine"}
+    (machine,) = re.findall(r"^Machine:\n((?:  .*\n)+)", text, re.MULTILINE)
+    assert re.findall(r"^  (--\w+)", machine, re.MULTILINE)[:3] == [
+        *("--threads", "--backend", "--compile"),
+    ]
+    spellings = re.findall(r"^  (-.*?)  ", text, re.MULTILINE)
+    assert max(map(len, spellings)) <= 27 and "<str>" not in text and "<=x" not in text
+
+
 def test_hints_name_what_there_is() -> None:
     hints = tomllib.loads((ROOT / "arith/commands/hints.toml").read_text())
     assert {right.split()[0] for right in hints["commands"]} <= COMMANDS.keys()
@@ -140,7 +157,7 @@ def test_hints_name_what_there_is() -> None:
 
 
 def test_an_option_has_one_meaning() -> None:
-    """But for what a command makes, an option reads the same wherever it is."""
+    """But for what a command makes or compares, an option reads the same wherever it is."""
     meanings: dict[str, set[str]] = {}
     for command in COMMANDS.values():
         for parameter in command.params:

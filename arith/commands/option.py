@@ -23,6 +23,9 @@ from tape_arith.arith.runs.config import Config, Policy
 from tape_arith.arith.runs.metrics import tracker_names
 from tape_arith.arith.runs.preset import known_preset, presets
 
+WHAT, HOW_LONG, WHERE, MACHINE = PANELS = ("What", "How long", "Where", "Machine")
+"""The titles under which a command's help lists options; it lists the others after them."""
+
 
 def complete_encoding(incomplete: str) -> list[str]:
     """Complete the last name: an encoding or, after a plus, also an extrapolation."""
@@ -103,6 +106,7 @@ Encodings = Annotated[
         "--model",
         metavar="NAMES",
         help="Encodings and models, such as fire,tape+yarn,gru, or all.",
+        rich_help_panel=WHAT,
         autocompletion=complete_encoding,
     ),
 ]
@@ -114,13 +118,16 @@ EncodingList = Annotated[
         metavar="NAMES",
         help="Encodings and models, with commas.",
         autocompletion=complete_encoding,
+        rich_help_panel=WHAT,
     ),
 ]
 ALL_ENCODINGS, NO_ENCODINGS = ["all"], list[str]()
 Preset = Annotated[
     str | None,
     typer.Option(
+        metavar="PRESET",
         help="A preset of `tape-arith list`, or PRESET@TASK.",
+        rich_help_panel=WHAT,
         callback=known_preset,
         autocompletion=_complete_among(presets),
     ),
@@ -130,7 +137,8 @@ Settings = Annotated[
     typer.Option(
         "--set",
         metavar="KEY=VALUE",
-        help="Change a setting of the preset.",
+        help="Change a setting of the preset; `list PRESET` explains them. Repeatable.",
+        rich_help_panel=WHAT,
         autocompletion=_complete_among(lambda: [f"{field.name}=" for field in fields(Config)]),
     ),
 ]
@@ -138,27 +146,59 @@ TaskName = Annotated[
     str | None,
     typer.Option(
         "--task",
-        metavar="NAME[:OPTION=VALUE...]",
-        help="A task of `tape-arith list`, or FILE.py:CLASS.",
+        metavar="TASK",
+        help="A task of `tape-arith list`, or FILE.py:CLASS, as name[:option=value...].",
+        rich_help_panel=WHAT,
         autocompletion=complete_task,
     ),
 ]
 Seed = Annotated[
     int | None,
     typer.Option(
-        metavar="N", min=0, max=MOST_INTEGER, help="Seed of weights, problems, positions."
+        metavar="N",
+        min=0,
+        max=MOST_INTEGER,
+        help="Seed of weights, problems, positions.",
+        rich_help_panel=WHAT,
     ),
 ]
-Runs = Annotated[Path, typer.Option("--runs", file_okay=False, help="The folder of runs.")]
+Runs = Annotated[
+    Path,
+    typer.Option(
+        "--runs",
+        metavar="DIR",
+        file_okay=False,
+        help="The folder of runs.",
+        rich_help_panel=WHERE,
+    ),
+]
 ComparedRuns = Annotated[
     list[Path],
     typer.Option(
-        "--runs", file_okay=False, help="The folder of runs; given twice, of two labs, together."
+        "--runs",
+        metavar="DIR",
+        file_okay=False,
+        help="The folder of runs; given twice, of two labs, together.",
+        rich_help_panel=WHERE,
     ),
 ]
 OWN_RUNS = [Path("runs")]
 MadeRuns = Annotated[
-    Path, typer.Option("--runs", "--out", file_okay=False, help="The folder of runs.")
+    Path,
+    typer.Option(
+        "--runs",
+        "--out",
+        metavar="DIR",
+        file_okay=False,
+        help="The folder of runs.",
+        rich_help_panel=WHERE,
+    ),
+]
+Datasets = Annotated[
+    Path,
+    typer.Option(
+        "--datasets", metavar="DIR", help="The folder of datasets.", rich_help_panel=WHERE
+    ),
 ]
 Archive = Annotated[
     Path | None,
@@ -167,24 +207,33 @@ Archive = Annotated[
         metavar="FILE",
         help="After each grid, pack what is scored into this .tgz, without weights.",
         callback=written_file,
+        rich_help_panel=WHERE,
     ),
 ]
-Datasets = Annotated[Path, typer.Option("--datasets", help="The folder of datasets.")]
 Count = Annotated[
     int | None,
     typer.Option(
         metavar="N", min=1, max=10**12, help="Problems to generate (default: the preset's)."
     ),
 ]
-Fresh = Annotated[bool, typer.Option("--fresh", help="Start over, and replace what exists.")]
+Fresh = Annotated[
+    bool,
+    typer.Option("--fresh", help="Start over, and replace what exists.", rich_help_panel=HOW_LONG),
+]
 NoCurves = Annotated[
-    bool, typer.Option("--no-curves", help="Do not score the small grid for learning curves.")
+    bool,
+    typer.Option(
+        "--no-curves",
+        help="Do not score the small grid for learning curves.",
+        rich_help_panel=HOW_LONG,
+    ),
 ]
 Track = Annotated[
     str | None,
     typer.Option(
         metavar="NAMES",
         help="Also log metrics to tensorboard or wandb (offline), in RUN/tracking.",
+        rich_help_panel=WHERE,
         autocompletion=_complete_among(tracker_names),
     ),
 ]
@@ -192,8 +241,9 @@ Track = Annotated[
 OnNonfinite = Annotated[
     Policy | None,
     typer.Option(
-        help="What to do if the loss or gradient of a step is not finite: stop, or skip its "
-        "update and count it (default: as in the run's record, stop for a new run).",
+        help="If a loss or gradient is not finite: stop, or skip that update and count it "
+        "(default: as in the run's record, stop for a new run).",
+        rich_help_panel=HOW_LONG,
     ),
 ]
 
@@ -201,19 +251,29 @@ OnNonfinite = Annotated[
 
 With = Annotated[
     str | None,
-    typer.Option("--with", help="An extrapolation at test time, such as yarn:ramp=paper."),
+    typer.Option(
+        "--with",
+        metavar="NAME",
+        help="An extrapolation at test time, such as yarn:ramp=paper.",
+        rich_help_panel=WHAT,
+    ),
 ]
 Split = Annotated[
     str,
     typer.Option(
-        help="The problems: evaluation (default), or carry with long carry chains.",
+        metavar="NAME",
+        help="The problems: evaluation, or carry with long carry chains.",
+        rich_help_panel=WHAT,
         callback=known_split,
     ),
 ]
 MaxDigits = Annotated[
     int | None,
     typer.Option(
-        metavar="N", min=1, help="Digits of the longest operands (default: tested_digits)."
+        metavar="N",
+        min=1,
+        help="Digits of the longest operands (default: tested_digits).",
+        rich_help_panel=WHAT,
     ),
 ]
 Problems = Annotated[
@@ -229,6 +289,7 @@ Figure = Annotated[
         "--figure",
         metavar="FILE",
         help="Draw into this .png, .svg or .pdf file.",
+        rich_help_panel=WHERE,
         callback=written_file,
     ),
 ]
@@ -239,6 +300,7 @@ MadeFigure = Annotated[
         "--out",
         metavar="FILE",
         help="Draw into this .png, .svg or .pdf file.",
+        rich_help_panel=WHERE,
         callback=written_file,
     ),
 ]
@@ -288,7 +350,11 @@ def chosen_format(
 
 TimeLimit = Annotated[
     str | None,
-    typer.Option(help="Save and stop after this time: 90s, 25m, 1h30m or 1:30:00 (exit code 3)."),
+    typer.Option(
+        metavar="TIME",
+        help="Save and stop after this time: 90s, 25m, 1h30m or 1:30:00 (exit code 3).",
+        rich_help_panel=HOW_LONG,
+    ),
 ]
 Threads = Annotated[
     int | None,
@@ -297,13 +363,16 @@ Threads = Annotated[
         min=1,
         max=1024,
         help="CPU threads in total (default: all cores, or OMP_NUM_THREADS).",
+        rich_help_panel=MACHINE,
     ),
 ]
 Backend = Annotated[
     str,
     typer.Option(
+        metavar="NAME",
         help="How attention is computed: auto, varlen, flash-attn, sdpa, eager or fused. "
         "Fails if the backend does not support the encoding; never falls back.",
+        rich_help_panel=MACHINE,
         callback=_known_backend,
         autocompletion=_complete_among(_backend_names),
     ),
@@ -312,9 +381,9 @@ Compiled = Annotated[
     bool | None,
     typer.Option(
         "--compile/--no-compile",
-        help="Compile the decoder's blocks (default: on a GPU; on a CPU if the preset says "
-        "compile = true). A CPU needs a C++ compiler and, the first time, a minute or two; "
-        "steps then take 5 to 40 % less.",
+        help="Compile the decoder's blocks (default: on a GPU, or if the preset says so). A CPU "
+        "needs a C++ compiler and, once, a minute or two; steps then take 5 to 40 % less.",
+        rich_help_panel=MACHINE,
     ),
 ]
 Slots = Annotated[
@@ -322,15 +391,17 @@ Slots = Annotated[
     typer.Option(
         metavar="N",
         min=1,
-        help="Number of parallel jobs; more than one run as subprocesses (default: one per GPU, or "
-        "one per core if their size suits a core; other engines have limits of their own).",
+        help="Parallel jobs; more than one run as subprocesses (default: one per GPU, or per "
+        "core if their size suits a core; other engines have limits of their own).",
+        rich_help_panel=MACHINE,
     ),
 ]
 Engine = Annotated[
     str,
     typer.Option(
-        metavar="NAME[:KEY=VALUE...]",
+        metavar="ENGINE",
         help="Where jobs run: local, ray or slurm, as in slurm:partition=gpu:throttle=8.",
+        rich_help_panel=MACHINE,
         autocompletion=_complete_among(lambda: known_names("engine")),
     ),
 ]

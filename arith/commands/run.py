@@ -11,7 +11,16 @@ from tape_arith.arith.runs.preset import parse_settings
 
 EXAMPLE = "tape-arith run --pe rope,fire,tape --seeds 0,1,2 --preset mini"
 
-_Seeds = Annotated[str, typer.Option("--seeds", "--seed", help="Seeds, with commas.")]
+_Seeds = Annotated[
+    str,
+    typer.Option(
+        "--seeds",
+        "--seed",
+        metavar="LIST",
+        help="Seeds, with commas.",
+        rich_help_panel=option.WHAT,
+    ),
+]
 
 
 def command(

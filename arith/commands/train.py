@@ -24,11 +24,18 @@ _Encoding = Annotated[
         "--model",
         metavar="NAME",
         help="The positional encoding: name[:option=value...][+name]. Or a model.",
+        rich_help_panel=option.WHAT,
         autocompletion=option.complete_encoding,
     ),
 ]
 _Steps = Annotated[
-    int | None, typer.Option(min=1, help="With RUN: extend its budget to this number of steps.")
+    int | None,
+    typer.Option(
+        metavar="N",
+        min=1,
+        help="With RUN: extend its budget to this number of steps.",
+        rich_help_panel=option.HOW_LONG,
+    ),
 ]
 _InitFrom = Annotated[
     Path | None,
@@ -36,19 +43,29 @@ _InitFrom = Annotated[
         metavar="RUN",
         help="Start from the final weights of a run, by default with its preset, settings and "
         "seed.",
+        rich_help_panel=option.WHAT,
     ),
 ]
 _OnlyPositional = Annotated[
-    bool, typer.Option("--only-positional", help="With --init-from: train only the encoding.")
+    bool,
+    typer.Option(
+        "--only-positional",
+        help="With --init-from: train only the encoding.",
+        rich_help_panel=option.WHAT,
+    ),
 ]
 _Data = Annotated[
     Path | None,
     typer.Option(
+        metavar="DIR",
         help="A dataset (default: that of `generate` in data, if it fits; else problems are "
-        "generated as needed)."
+        "generated as needed).",
+        rich_help_panel=option.WHERE,
     ),
 ]
-_NoScore = Annotated[bool, typer.Option("--no-score", help="Score no grid.")]
+_NoScore = Annotated[
+    bool, typer.Option("--no-score", help="Score no grid.", rich_help_panel=option.HOW_LONG)
+]
 
 
 def command(

@@ -10,7 +10,7 @@ from decimal import Decimal
 from functools import cache
 from importlib.resources import files
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, get_type_hints
 
 from pydantic import Field
 
@@ -52,6 +52,20 @@ def setting_words() -> dict[str, list[str]]:
     """Return the words of other tools for each setting, as options: {"learning_rate": ["--lr"]}."""
     text = files("tape_arith.arith.runs").joinpath("setting_words.toml").read_text("utf-8")
     return {setting: words.split() for setting, words in tomllib.loads(text).items()}
+
+
+@cache
+def setting_meanings() -> dict[str, str]:
+    """Return what each setting means in a few words; models/decoder.py has more on its own."""
+    hints = get_type_hints(Config, include_extras=True)
+    return {
+        field.name: next(
+            text
+            for part in hints[field.name].__metadata__
+            if (text := getattr(part, "description", None))
+        )
+        for field in fields(Config)
+    }
 
 
 def _settings_called(word: str) -> list[str]:
@@ -105,48 +119,61 @@ class Schedule:
 class Config(Strict):
     """One recipe: task, size of the decoder, optimization, evaluation.
 
-    Operand lengths are in digits; only tasks on lists have numbers of operands. `warmup` and
-    `cooldown` are shares of `steps`. A batch is divided into `groups` of similar length (their
-    number changes rounding alone). models/decoder.py explains `norm`, `loops`, `input_injection`
-    and `attention_scale`. Training puts 0 to `leading_bos` [BOS] before each problem, at random;
-    scoring puts none.
+    `setting_meanings` returns the descriptions of its fields.
     """
 
-    task: str
-    trained_digits: _Digits
-    tested_digits: _Digits
-    num_problems: _Steps
+    task: Annotated[str, Field(description="the task, with its options")]
+    trained_digits: Annotated[_Digits, Field(description="longest operands in training")]
+    tested_digits: Annotated[_Digits, Field(description="longest operands that are scored")]
+    num_problems: Annotated[_Steps, Field(description="different problems to train on")]
 
-    num_layers: Annotated[int, Field(ge=1, le=4096)]
-    hidden_size: _Size
-    num_heads: _Size
-    head_dim: _Size
-    mlp_size: _Size
+    num_layers: Annotated[int, Field(ge=1, le=4096, description="blocks of the decoder")]
+    hidden_size: Annotated[_Size, Field(description="width of the decoder")]
+    num_heads: Annotated[_Size, Field(description="attention heads a layer")]
+    head_dim: Annotated[_Size, Field(description="width of a head")]
+    mlp_size: Annotated[_Size, Field(description="width inside an MLP, after its gate")]
 
-    batch_size: _Size
-    steps: _Steps
-    learning_rate: _AboveZero
-    warmup: _BelowOne
-    cooldown: _BelowOne
-    beta1: _BelowOne
-    beta2: _BelowOne
-    epsilon: _AboveZero
-    weight_decay: Annotated[float, Field(ge=0)]
-    clip: _AboveZero
-    groups: _Size
+    batch_size: Annotated[_Size, Field(description="problems a step")]
+    steps: Annotated[_Steps, Field(description="steps of the optimizer, AdamW")]
+    learning_rate: Annotated[_AboveZero, Field(description="the highest; warmed up, cooled down")]
+    warmup: Annotated[_BelowOne, Field(description="share of steps in which the rate rises")]
+    cooldown: Annotated[_BelowOne, Field(description="share of steps in which the rate falls to 0")]
+    beta1: Annotated[_BelowOne, Field(description="AdamW: decay of the gradient's mean")]
+    beta2: Annotated[_BelowOne, Field(description="AdamW: decay of the gradient's square")]
+    epsilon: Annotated[_AboveZero, Field(description="AdamW: added to the divisor")]
+    weight_decay: Annotated[float, Field(ge=0, description="AdamW: decay of weight matrices")]
+    clip: Annotated[_AboveZero, Field(description="greatest norm of the gradient")]
+    groups: Annotated[
+        _Size, Field(description="parts of a batch, by length; changes rounding alone")
+    ]
 
-    problems_per_cell: Annotated[int, Field(ge=1, le=MOST_PER_CELL)]
-    evaluation_seed: Count
+    problems_per_cell: Annotated[
+        int, Field(ge=1, le=MOST_PER_CELL, description="problems that each length is scored on")
+    ]
+    evaluation_seed: Annotated[Count, Field(description="draws the problems that are scored")]
 
     # A later field has a default, and the hash omits it at this value, so that older results keep
     # their hashes and older files can be read.
-    leading_bos: Annotated[int, Field(ge=0, le=MOST_DIGITS)] = 0
-    trained_operands: _Operands = 0
-    tested_operands: _Operands = 0
-    norm: Literal["pre", "post", "deepnorm"] = "pre"
-    loops: Annotated[int, Field(ge=1, le=1024)] = 1
-    input_injection: bool = False
-    attention_scale: Literal["plain", "log"] = "plain"
+    leading_bos: Annotated[
+        int, Field(ge=0, le=MOST_DIGITS, description="most [BOS] before a problem in training")
+    ] = 0
+    trained_operands: Annotated[
+        _Operands, Field(description="most operands in training; 0 if the task is not on lists")
+    ] = 0
+    tested_operands: Annotated[_Operands, Field(description="most operands that are scored")] = 0
+    norm: Annotated[
+        Literal["pre", "post", "deepnorm"], Field(description="where layers are normalized")
+    ] = "pre"
+    loops: Annotated[
+        int,
+        Field(ge=1, le=1024, description="times that the blocks are applied"),
+    ] = 1
+    input_injection: Annotated[
+        bool, Field(description="whether each further loop adds the embedded input")
+    ] = False
+    attention_scale: Annotated[
+        Literal["plain", "log"], Field(description="scores as they are, or times a log of length")
+    ] = "plain"
 
     def __post_init__(self) -> None:
         if self.warmup + self.cooldown > 1:

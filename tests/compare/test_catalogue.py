@@ -1,6 +1,7 @@
 """Documents for programs: the keys of `list --json`, `table` and `score --json` are promises."""
 
 import json
+import re
 from dataclasses import asdict
 from pathlib import Path
 
@@ -76,6 +77,9 @@ def test_one_thing_in_full() -> None:
     assert "start, a place from 1 to 5; digits" in done("list", "passkey:depths=5").out
     assert "numbers; digits\n" in text and text.count("most blanks") == 1
     assert load_preset("mini").as_dict() == json.loads(done("list", "mini", "--json").out)["config"]
+    text = done("list", "mini").out
+    assert re.search(r"^  cooldown +0\.1 +share of steps ", text, re.MULTILINE)
+    assert max(map(len, text.splitlines())) <= 90
     sweeps = json.loads(done("list", "sweeps", "--json").out)["sweeps"]
     assert [sweep["name"] for sweep in sweeps] == sweep_names()
     (main,) = [sweep for sweep in sweeps if sweep["name"] == "paper-40"]
