@@ -28,6 +28,14 @@ _Sweep = Annotated[
 _DryRun = Annotated[
     bool, typer.Option("--dry-run", help="Show jobs, cost and estimated time; write nothing.")
 ]
+_Detach = Annotated[
+    bool,
+    typer.Option(
+        "--detach",
+        help="Slurm: send what can start, and leave; the same command goes on from there.",
+        rich_help_panel=option.MACHINE,
+    ),
+]
 
 
 def command(
@@ -38,6 +46,7 @@ def command(
     archive: option.Archive = None,
     slots: option.Slots = None,
     engine: option.Engine = "local",
+    detach: _Detach = False,
     threads: option.Threads = None,
     backend: option.Backend = "auto",
     compiled: option.Compiled = None,
@@ -55,12 +64,15 @@ def command(
     from tape_arith.arith.terminal import say
 
     configure(threads)
+    engine += ":detach=true" * detach
     options = job_options.train_options(backend, compiled, no_curves, track)
     with job_options.stopping(time_limit) as stopper:
         planned = plan_sweep(sweep, runs=runs, slots=slots, engine=engine, options=options)
         costs = planned.costs()
         if dry_run:
-            print(json.dumps(costs, indent=1) if as_json else estimate.forecast_text(costs))
+            preview = planned.preview()
+            text = "\n\n".join(filter(None, [estimate.forecast_text(costs), preview]))
+            print(json.dumps({**costs, "batch": preview}, indent=1) if as_json else text)
             return
         say(f"{planned.sweep.name}: {estimate.forecast_total(costs)}")
         outcome = planned.run(stopper, archive)

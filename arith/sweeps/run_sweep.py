@@ -48,7 +48,7 @@ from tape_arith.arith.sweeps.engines import Engine, remote_engine
 from tape_arith.arith.sweeps.engines.local import local_engine
 from tape_arith.arith.sweeps.engines.worker import JobState, read_state, state_file, write_state
 from tape_arith.arith.sweeps.estimate import forecast
-from tape_arith.arith.sweeps.jobs import Job, JobEnd, ScoreJob, TrainJob, log_file, plan
+from tape_arith.arith.sweeps.jobs import Job, JobEnd, ScoreJob, TrainJob, done_jobs, log_file, plan
 from tape_arith.arith.sweeps.run_jobs import Outcome, run_jobs, say_result, with_files
 from tape_arith.arith.sweeps.slots import Slots, choose_slots
 from tape_arith.arith.sweeps.sweep import RUN, Combination, Sweep, sweep_copy, sweep_folder
@@ -132,6 +132,13 @@ class PlannedSweep:
     def costs(self) -> dict[str, Any]:
         """Estimate what the jobs cost, as `forecast` does; times a few steps here."""
         return forecast(self.sweep, self.jobs, self.slots, here=self.remote is None)
+
+    def preview(self) -> str:
+        """Return how the jobs that could start now would be sent, if the engine can say it."""
+        done = done_jobs(self.jobs)
+        ready = sum(j.id not in done and done.issuperset(j.depends) for j in self.jobs)
+        preview = getattr(self.remote, "preview", None)
+        return preview(ready) if preview and ready else ""
 
     def run(self, stopper: Stopper | None = None, archive: Path | None = None) -> Outcome:
         """Run the jobs that are not done, then write the tables of what is scored.

@@ -13,7 +13,7 @@ from pathlib import Path
 from time import monotonic, sleep
 from uuid import uuid4
 
-from tape_arith.arith.errors import EXIT_AGAIN, EXIT_FAILED, Failure, UsageError
+from tape_arith.arith.errors import EXIT_AGAIN, EXIT_FAILED, EXIT_PARTLY, Failure, UsageError
 from tape_arith.arith.files import write_text
 from tape_arith.arith.sweeps.engines.worker import JobState, read_state, state_file, write_state
 from tape_arith.arith.sweeps.jobs import Job, JobEnd, log_file
@@ -31,6 +31,9 @@ class Slurm:
 
     Jobs get a signal `warning` seconds before a preemption or the end of their time. Environment
     variables of sbatch, such as SBATCH_QOS, set further options.
+
+    setup   lines of bash before each job, such as "module load cuda; source env.sh"
+    detach  leave the jobs to Slurm once they are sent; the next call finds them
     """
 
     here = False
@@ -46,24 +49,24 @@ class Slurm:
         memory: str = "",
         cpus: int = 1,
         gpus: int = 0,
+        gres: str = "",
         throttle: int = 0,
         warning: int = 60,
+        setup: str = "",
+        detach: bool = False,
     ) -> None:
-        if shutil.which("sbatch") is None:
-            raise UsageError("engine slurm: no `sbatch` here: run this on a machine that has it")
-        queue = _queue()
-        if queue is None:
-            raise UsageError("engine slurm: squeue does not answer: start slurmctld")
         self.slots, self.folder = min(slots or _LARGEST_ARRAY, _LARGEST_ARRAY), folder
         self.cpus, self.limit = cpus, f"%{throttle}" if throttle else ""
         flags = {"partition": partition, "account": account, "time": time, "mem": memory}
-        flags |= {"gpus": str(gpus or ""), "cpus-per-task": str(cpus), "ntasks": "1"}
+        flags |= {"gpus": str(gpus or ""), "gres": gres}
+        flags |= {"cpus-per-task": str(cpus), "ntasks": "1"}
         flags |= {"signal": f"B:USR2@{warning}", "open-mode": "append", "chdir": str(Path.cwd())}
         self.options = ["--requeue", *(f"--{key}={value}" for key, value in flags.items() if value)]
         self.unsent: list[Job] = []
         self.jobs: dict[str, Job] = {}  # by token: ARRAY_INDEX
         self.missing: dict[str, float] = {}
-        self.queue = queue
+        self.setup, self.detach = setup, detach
+        self.queue: set[str] | None = None
         self.answered = self.looked = monotonic()
         self.stopping, self.patience = False, LOST_AFTER
 
@@ -72,6 +75,16 @@ class Slurm:
         return self.slots - len(self.jobs) - len(self.unsent)
 
     def submit(self, job: Job) -> None:
+        """Queue `job`. Raises UsageError where there is no Slurm."""
+        if self.queue is None:
+            if shutil.which("sbatch") is None:
+                raise UsageError(
+                    "engine slurm: no `sbatch` here: run this on a machine that has it "
+                    "(--dry-run shows what it would send)"
+                )
+            self.queue = _queue()
+        if self.queue is None:
+            raise UsageError("engine slurm: squeue does not answer: start slurmctld")
         state = read_state(log_file(self.folder, job.id))
         if state and not state.is_final and state.token in self.queue:
             say(f"in Slurm's queue already: {job.id}")
@@ -83,6 +96,11 @@ class Slurm:
         if self.unsent and not self.stopping:
             jobs, self.unsent = self.unsent, []
             self._send(jobs)
+        if self.detach and not self.stopping:
+            reason = "in Slurm's queue: the same command finds it again"
+            ended = [JobEnd(job, EXIT_PARTLY, reason) for job in self.jobs.values()]
+            self.jobs.clear()
+            return ended
         sleep(max(0.0, min(seconds, self.looked + SECONDS_BETWEEN_LOOKS - monotonic())))
         return self._look() if monotonic() >= self.looked + SECONDS_BETWEEN_LOOKS else []
 
@@ -96,26 +114,38 @@ class Slurm:
     def _send(self, jobs: list[Job]) -> None:
         """Submit jobs as one array. Raises Failure if sbatch refuses."""
         array = f"tape-arith-{uuid4().hex[:12]}"
-        place = (self.folder / "slurm" / array).absolute()
+        place, words, script = self._batch(array, len(jobs))
         tokens = {f"{array}_{number}": job for number, job in enumerate(jobs)}
         logs = [log_file(self.folder, job.id).absolute() for job in jobs]
         for log, (token, job) in zip(logs, tokens.items(), strict=True):
             argv, directory = tuple(job.argv), str(Path.cwd())
             write_state(log, JobState("slurm", token, argv, self.cpus, directory))
         write_text(Path(f"{place}.txt"), "\n".join(map(str, logs)))
-        script = f"""#!/bin/sh
-exec {shlex.join([sys.executable, "-m", WORKER, f"{place}.txt"])} \\
-    SLURM_ARRAY_TASK_ID scontrol requeue "$SLURM_JOB_ID"
-"""
-        labels = (f"--job-name={array}", f"--output={place}_%a.out")
-        numbers = f"--array=0-{len(jobs) - 1}{self.limit}"
-        answer = _call("sbatch", "--parsable", *labels, numbers, *self.options, script=script)
+        answer = _call(*words, script=script)
         if answer.returncode:
             for log in logs:
                 state_file(log).unlink()
             raise Failure(f"sbatch refuses: {answer.stderr.strip()}")
         say(f"array {answer.stdout.strip()} of {len(jobs)} jobs is in Slurm's queue")
         self.jobs |= tokens
+
+    def _batch(self, array: str, count: int) -> tuple[Path, list[str], str]:
+        """Return where the files of an array are, the command that sends it, and its script."""
+        place = (self.folder / "slurm" / array).absolute()
+        labels = [f"--job-name={array}", f"--output={place}_%a.out"]
+        words = ["sbatch", "--parsable", *labels, f"--array=0-{count - 1}{self.limit}"]
+        lines = [
+            "#!/bin/bash",
+            *filter(None, [self.setup]),
+            f"exec {shlex.join([sys.executable, '-m', WORKER, f'{place}.txt'])} \\",
+            '    SLURM_ARRAY_TASK_ID scontrol requeue "$SLURM_JOB_ID"',
+        ]
+        return place, [*words, *self.options], "\n".join(lines) + "\n"
+
+    def preview(self, count: int) -> str:
+        """Return the command and the script that send `count` jobs."""
+        _, words, script = self._batch("tape-arith-ARRAY", count)
+        return f"{shlex.join(words)} <<'SCRIPT'\n{script}SCRIPT"
 
     def _look(self) -> list[JobEnd]:
         """Return the jobs that ended.

@@ -1,5 +1,6 @@
 """Slurm, by commands that do as they are told: jobs sent, found again, lost and stopped."""
 
+import json
 import shutil
 import subprocess
 from collections.abc import Sequence
@@ -9,13 +10,16 @@ from typing import Any
 
 import pytest
 
-from tape_arith.arith.errors import Failure
+from tape_arith.arith.errors import Failure, UsageError
+from tape_arith.arith.stopping import Stopper
 from tape_arith.arith.sweeps.engines import remote_engine
 from tape_arith.arith.sweeps.engines import slurm as engine
 from tape_arith.arith.sweeps.engines.slurm import Slurm
 from tape_arith.arith.sweeps.engines.worker import read_state, write_state
 from tape_arith.arith.sweeps.jobs import Job, log_file
-from tests.helpers.sweeps import marked_jobs
+from tape_arith.arith.sweeps.run_jobs import run_jobs
+from tests.helpers.sweeps import marked_jobs, sweep_file
+from tests.helpers.tiny_runs import done
 
 FOLDER = Path("runs/sweeps/mine")
 
@@ -26,6 +30,7 @@ class FakeSlurm:
     def __init__(self) -> None:
         self.queue: set[str] = set()
         self.calls: list[tuple[str, ...]] = []
+        self.script = ""
         self.answers = True
 
     def __call__(self, *words: str, script: str = "") -> "subprocess.CompletedProcess[str]":
@@ -35,6 +40,7 @@ class FakeSlurm:
             options = dict(word.split("=", 1) for word in words if "=" in word)
             last = int(options["--array"].partition("%")[0].partition("-")[2])
             self.queue |= {f"{options['--job-name']}_{number}" for number in range(last + 1)}
+            self.script = script
             assert "exec" in script and "scontrol requeue" in script
         return subprocess.CompletedProcess(words, 0 if self.answers else 1, out, "no route")
 
@@ -87,6 +93,48 @@ def test_all_ready_jobs_are_one_array(fake: FakeSlurm) -> None:
 def test_a_value_may_hold_colons(fake: FakeSlurm) -> None:
     slurm = remote_engine("slurm:time=1-02:00:00:gpus=1", None, FOLDER)
     assert isinstance(slurm, Slurm) and {"--time=1-02:00:00", "--gpus=1"} <= set(slurm.options)
+
+
+def test_lines_before_a_job_and_generic_resources(fake: FakeSlurm) -> None:
+    text = "slurm:setup=module load cuda; export A=b:gres=gpu:h100:2"
+    slurm = remote_engine(text, None, FOLDER)
+    assert isinstance(slurm, Slurm)
+    slurm.submit(marked_jobs("rope")[0])
+    assert slurm.wait(0) == [] and "--gres=gpu:h100:2" in fake.calls_of("sbatch")[0]
+    first, setup, run = fake.script.splitlines()[:3]
+    assert (first, setup) == ("#!/bin/bash", "module load cuda; export A=b")
+    assert run.startswith("exec ")
+
+
+def test_a_dry_run_shows_what_would_be_sent_without_slurm(here: Path) -> None:
+    sweep = ("sweep", sweep_file("rope,fire"), "--dry-run")
+    engine = ("--engine", "slurm:partition=gpu:setup=source env.sh:throttle=1")
+    shown = done(*sweep, *engine).out
+    (line,) = (line for line in shown.splitlines() if line.startswith("sbatch "))
+    assert "--partition=gpu" in line and "--array=0-1%1" in line and line.endswith("<<'SCRIPT'")
+    script = shown[shown.index("#!/bin/bash") : shown.rindex("SCRIPT")]
+    assert "source env.sh\n" in script and "slurm/tape-arith-ARRAY.txt" in script
+    assert json.loads(done(*sweep, *engine, "--json").out)["batch"].startswith("sbatch ")
+    assert not (here / "runs").exists() and "sbatch" not in done(*sweep).out
+
+
+def test_without_slurm_nothing_is_sent(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(shutil, "which", lambda name: None)
+    with pytest.raises(UsageError, match=r"no `sbatch` here: .*--dry-run shows"):
+        Slurm(None, FOLDER).submit(marked_jobs("rope")[0])
+    assert not FOLDER.exists()
+
+
+def test_jobs_that_are_left_to_slurm(fake: FakeSlurm) -> None:
+    jobs = marked_jobs("rope", "fire")
+    outcome = run_jobs(jobs, Slurm(None, FOLDER, detach=True), Stopper())
+    assert outcome.left and outcome.exit_code == 3 and outcome.failed == []
+    (sent,) = fake.calls_of("sbatch")
+    assert "--array=0-1" in sent and fake.calls_of("scancel") == []  # scores wait for trainings
+    assert len(fake.queue) == 2
+    slurm = Slurm(None, FOLDER)
+    slurm.submit(jobs[0])
+    assert len(slurm.jobs) == 1 and len(fake.calls_of("sbatch")) == 1
 
 
 def test_jobs_in_the_queue_are_found_again(fake: FakeSlurm) -> None:
