@@ -68,11 +68,19 @@ def pixel(page: Browser, plot: str, i: int, j: int) -> str:
 
 
 def check_widths(page: Browser) -> None:
-    """The page never scrolls sideways; the leaderboard does, and shows it."""
+    """Nothing scrolls sideways until all columns are asked for; the leaderboard then shows it."""
     board = "document.querySelector('.scrolled')"
+    heads = "document.querySelectorAll('#board thead th:not([hidden])').length"
+    counts = []
     for width in (1280, 400):
         page.resize(width)
+        page.wait(f"{board}.scrollWidth === {board}.clientWidth")
+        counts.append(page.evaluate(heads))
+        assert page.evaluate("document.documentElement.scrollWidth") <= width
+        assert not page.evaluate("document.querySelector('.hint').checkVisibility()")
+        page.click("#all-columns")
         page.wait(f"{board}.classList.contains('more')")
+        assert page.evaluate(heads) > counts[-1]
         assert page.evaluate("document.documentElement.scrollWidth") <= width
         assert page.evaluate("document.querySelector('.hint').checkVisibility()")
         assert page.evaluate(f"getComputedStyle({board}).maskImage").startswith("linear-gradient")
@@ -80,6 +88,8 @@ def check_widths(page: Browser) -> None:
         page.wait(f"!{board}.classList.contains('more')")
         assert not page.evaluate("document.querySelector('.hint').checkVisibility()")
         page.evaluate(f"{board}.scrollLeft = 0")
+        page.click("#all-columns")
+    assert counts[0] > counts[1] >= 2
     point_at(page, "#map-0", 3, 3)
     box = page.box("#readout")
     assert box["x"] >= 0 and box["right"] <= 400 and box["y"] >= 0
@@ -113,7 +123,7 @@ def check_cells(page: Browser, panels: dict[str, Panel], places: dict[str, int])
             colour = mpl.colors.to_hex(viridis(shares[i - 1, j - 1]))
             assert pixel(page, f"#map-{places[name]}", i, j) == colour
     choose(page, "seed", 3)
-    assert texts(page, "output") == ["seed 2"] and "seed 2." in texts(page, "#footnote")[0]
+    assert texts(page, "output[for=seed]") == ["seed 2"] and "seed 2." in texts(page, "#footnote")[0]
     assert pixel(page, plot, 6, 1) == mpl.colors.to_hex(viridis(fire.grids[2].accuracy[5, 0]))
     assert texts(page, f"#map-{places['rope']} .words") == ["no seed 2"]
 
@@ -149,14 +159,33 @@ def check_sorting(page: Browser, panels: dict[str, Panel]) -> None:
     best = sorted(means, key=lambda name: -np.mean(means[name]))
     heads = texts(page, "#board thead th")
     column = f"#board thead th:nth-child({1 + [h[:9] for h in heads].index('all cells')})"
+    page.click("#all-columns")  # that of all cells is the first to go
     for direction, names in (("descending", best), ("ascending", best[::-1])):
         page.click(f"{column} button")
         assert page.evaluate(f"document.querySelector('{column}').ariaSort") == direction
         assert texts(page, "#board tbody th a") == names
+    page.click("#all-columns")
+
+
+def check_filter(page: Browser, panels: dict[str, Panel]) -> None:
+    shown = "#board tbody:not([hidden]) tr[data-kind]:not([hidden]) a"
+    script = "{ const it = document.getElementById('search'); it.value = '%s'; "
+    script += "it.dispatchEvent(new Event('input')); }"
+    for words, names in (("FIR", ["fire"]), ("no-attention tape", [LONG]), ("nothing", [])):
+        page.evaluate(script % words)
+        assert texts(page, shown) == names
+        assert texts(page, "#found") == [f"{len(names)} of 4 encodings; ranks are among all"]
+    page.evaluate(script % "")
+    assert set(texts(page, shown)) == panels.keys() and texts(page, "#found") == [""]
 
 
 def check_curves_and_themes(page: Browser) -> None:
     paths = "document.querySelectorAll('[data-of=loss] path.seed').length"
+    ticked = "#shown label:has(input:checked)"
+    assert texts(page, ticked) == ["rope"]  # the reference
+    for label in range(1, 5):
+        if not page.evaluate(f"document.querySelectorAll('#shown input')[{label - 1}].checked"):
+            page.click(f"#shown label:nth-child({label}) input")
     assert page.evaluate(paths) == 7
     page.evaluate("document.querySelector('[data-of=loss] svg').focus()")
     page.press("Home", "ArrowRight")
@@ -199,6 +228,7 @@ def test_one_pass_over_the_page(tmp_path: Path) -> None:
         places = {name: place for place, name in enumerate(texts(page, ".map[data-place] h4"))}
         assert places.keys() == panels.keys()
         check_sorting(page, panels)
+        check_filter(page, panels)
         check_cells(page, panels, places)
         check_difference(page, panels, places)
         check_curves_and_themes(page)

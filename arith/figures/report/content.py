@@ -30,8 +30,8 @@ _PARTS: Mapping[int, tuple[Region, ...]] = {
     2: ("in_distribution", "one_longer", "both_longer"),
 }
 """Regions that divide a grid of so many lengths: each cell is in exactly one."""
-_SHOWN = 5
-"""The most curves that are drawn at first: the references, and those that go furthest."""
+_SHOWN = 2
+"""The curves that are drawn at first, if there are no references."""
 _PEN = 2
 """Width of the lines of curves, in pixels, as in style.css."""
 
@@ -145,7 +145,7 @@ def _curves(
     curves = by_seed(rows)
     lines, learning = [], []
     encodings = list(rows.encoding.unique())
-    shown = sorted(encodings, key=lambda name: name not in board.references)[:_SHOWN]
+    shown = [name for name in encodings if name in board.references] or encodings[:_SHOWN]
     for encoding, look in looks_of(encodings).items():
         drawn: dict[str, Any] = {}
         for quantity in ("loss", "held_out", "out_of_distribution"):

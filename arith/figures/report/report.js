@@ -275,6 +275,12 @@ function decades(low, high) {
   return marks.slice(Math.max(from, 0), marks.findIndex((mark) => mark >= high) + 1);
 }
 
+// Marks from 0 to the first usual end of a scale that is not below the highest share.
+function shares(highest) {
+  const end = [0.02, 0.05, 0.1, 0.2, 0.4, 0.6, 0.8, 1].find((each) => highest <= each) ?? 1;
+  return [0, 0.25, 0.5, 0.75, 1].map((part) => part * end);
+}
+
 function shortNumber(mark) {
   const number = Number(mark.toPrecision(1));
   return number < 1e-3 ? number.toExponential() : String(number); // "0.00001" leaves the chart
@@ -296,7 +302,7 @@ function drawCurves(box, shown) {
   const log = box.dataset.scale === "log", positive = ([, value]) => !log || value > 0;
   const last = Math.max(1, ...points.map(([step]) => step));
   const values = points.filter(positive).map(([, value]) => value);
-  const marks = log && values.length ? decades(Math.min(...values), Math.max(...values)) : [0, 0.25, 0.5, 0.75, 1];
+  const marks = log && values.length ? decades(Math.min(...values), Math.max(...values)) : shares(Math.max(0, ...values));
   const scale = log ? Math.log10 : (value) => value;
   const [low, high] = [scale(marks[0]), scale(marks[marks.length - 1])];
   const x = (step) => EDGE.left + (step / last) * (width - EDGE.left - EDGE.right);
@@ -312,7 +318,7 @@ function drawCurves(box, shown) {
   }
   for (const mark of marks) {
     svg.append(draw("line", { x1: EDGE.left, x2: width - EDGE.right, y1: y(mark), y2: y(mark), class: "rule" }));
-    svg.append(draw("text", { x: EDGE.left - 7, y: y(mark), dy: "0.35em", "text-anchor": "end" }, log ? shortNumber(mark) : `${100 * mark} %`));
+    svg.append(draw("text", { x: EDGE.left - 7, y: y(mark), dy: "0.35em", "text-anchor": "end" }, log ? shortNumber(mark) : `${Number((100 * mark).toPrecision(3))} %`));
   }
   if (trained) {
     const border = x(Number(trained) + 0.5);
@@ -390,6 +396,42 @@ function sortRows(body, column, numbers, down) {
   body.append(...rows);
 }
 
+// Show the rows that have every word of the search, and the kind that is chosen, if any is.
+function filterable(table) {
+  const [search, kind, count] = ["search", "kind", "found"].map(byId);
+  const rows = [...table.querySelectorAll("tr[data-kind]")];
+  const filter = () => {
+    const words = search.value.toLowerCase().split(/\s+/);
+    for (const row of rows) {
+      const text = row.dataset.words.toLowerCase();
+      row.hidden = !words.every((word) => text.includes(word)) || !["", row.dataset.kind].includes(kind.value);
+    }
+    for (const body of table.tBodies) body.hidden = [...body.rows].slice(1).every((row) => row.hidden);
+    const shown = rows.filter((row) => !row.hidden).length;
+    count.textContent = shown < rows.length ? `${shown} of ${rows.length} encodings; ranks are among all` : "";
+  };
+  for (const control of [search, kind]) control.addEventListener("input", filter);
+}
+
+// Hide the least important columns that have no room, unless all are asked for.
+function fitColumns(table) {
+  const box = table.parentElement, all = byId("all-columns");
+  const importance = (head) => Number(head.dataset.importance ?? 0);
+  const heads = [...table.tHead.rows[0].cells].filter((head) => importance(head) > 2);
+  heads.sort((one, other) => importance(other) - importance(one));
+  const rows = [...table.rows].filter((row) => row.cells.length > 1);
+  const fit = () => {
+    for (const head of heads) for (const row of rows) row.cells[head.cellIndex].hidden = false;
+    for (const head of heads) {
+      if (all.checked || box.scrollWidth <= box.clientWidth) break;
+      for (const row of rows) row.cells[head.cellIndex].hidden = true;
+    }
+  };
+  let width = 0;
+  new ResizeObserver(() => width !== box.clientWidth && ((width = box.clientWidth), fit())).observe(box);
+  all.addEventListener("change", fit);
+}
+
 // Fade the edge of a table behind which there are more columns; the leaderboard has a hint too.
 function showWhatScrolls() {
   for (const box of document.querySelectorAll("main > section > .scrolled")) {
@@ -405,6 +447,8 @@ async function start() {
   report = await unpack(byId("data").textContent);
   const figures = [...document.querySelectorAll(".map[data-place]")], slider = byId("seed");
   sortable(byId("board"));
+  filterable(byId("board"));
+  fitColumns(byId("board"));
   showWhatScrolls();
   if (!report.lines) {
     paintScale("scale", report.colours);
