@@ -90,14 +90,14 @@ def score_model(
     seed: Seed = 0,
     split: str = EVALUATION,
     max_digits: AtLeastOne | None = None,
+    same_budget: bool = False,
     task: str | None = None,
     settings: Mapping[str, Any] | None = None,
     **more: Any,
 ) -> Grid:
     """Score a model that was trained elsewhere, in float32; return its grid.
 
-    The grid stands beside runs of the preset in one figure: only its owner knows how it was
-    trained. Problems that training has seen are not told apart.
+    Problems that training has seen are not told apart.
 
     model           a torch.nn.Module or a function. It takes tokens, int64 [B, T], and the number
                     of tokens of each row, int64 [B], and returns logits [B, T, V] of the next
@@ -105,6 +105,8 @@ def score_model(
     seed            which of several trainings it is
     split           "evaluation", or "carry" for problems with long carry chains
     max_digits      digits of the longest operands; None for the preset's `tested_digits`
+    same_budget     whether it was trained on the preset's budget, as only its owner knows: the grid
+                    may then stand in one figure with runs. Else it has no budget
     settings, more  values that replace the preset's
     """
     from tape_arith.arith.decoders.build import decoder_around
@@ -130,6 +132,8 @@ def score_model(
         version=own_version(),
     )
     grid = empty_grid(record, bucket, config.problems_per_cell)
+    if not same_budget:
+        grid.budget = replace(grid.budget, steps=0, first_steps=0, batch_size=0)
     grid.about = About(label=name, kinds=[MODEL], papers=[])
     # A function of others may not be made for several threads.
     hardware = replace(detect(compiled=False).in_float32(), threads=1)

@@ -139,7 +139,7 @@ REFUSED: Table = {
         ),
     },
     prepared.a_model: {
-        "export gru": (
+        "export runs/mini/gru/seed-0": (
             "gru is a model, and an export writes the decoder of this suite: name an encoding"
         ),
         "study attention runs/mini/gru/seed-0": (

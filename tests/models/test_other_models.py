@@ -249,13 +249,19 @@ def test_a_runs_decoder_has_its_own_grid(here: Path) -> None:
         with torch.no_grad():
             return decoder(Sequences(tokens, lengths, lengths))
 
-    grid = tape_arith.score_model(logits, name="theirs", **TINY)
+    grid = tape_arith.score_model(logits, name="theirs", same_budget=True, **TINY)
     assert grid.complete and grid.evaluation == own.evaluation and grid.budget == own.budget
     for counts in ("exact", "total", "right_sum", "first_wrong_sum"):
         assert np.array_equal(getattr(grid, counts), getattr(own, counts))
     tape_arith.heatmap([grid, own]).savefig("both.png")
-    grid.save(Path("theirs.json"))
+    grid.save("theirs.json")
     assert np.array_equal(tape_arith.Grid.load(Path("theirs.json")).exact, grid.exact)
+    # Unless its owner says so, it has no budget, and stands with others of the kind alone.
+    alone, other = (tape_arith.score_model(logits, name=name, **TINY) for name in ("a", "b"))
+    assert np.array_equal(alone.exact, own.exact) and alone.budget.steps == 0
+    tape_arith.heatmap([alone, other])
+    with pytest.raises(tape_arith.UsageError, match="one figure needs one preset, budget and"):
+        tape_arith.heatmap([alone, own])
 
 
 @pytest.mark.parametrize("preset", ["mini", "mini-parity", "mini-sort"])
