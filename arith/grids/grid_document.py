@@ -62,7 +62,7 @@ class GridDocument(Part):
     """In the file only if they are not the digits of two numbers."""
     budget: Budget
     evaluation: Evaluation
-    scoring: dict[Text, NonNegative | Text]
+    scoring: dict[Text, Count | NonNegative | Text]
     blocks_done: Count
     chunk_blocks: Count = 0
     chunk_rows: Count = 0

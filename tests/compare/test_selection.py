@@ -111,7 +111,7 @@ def test_runs_of_another_precision_are_left_out_and_named(comparison: Path) -> N
     """Also a run whose first part was trained in another one; what is not known excludes none."""
     files = [RUNS / f"mini/{run}/run.json" for run in ("rope/seed-0", "rope/seed-1")]
     files += [FIRE / "seed-0/run.json", FIRE / "seed-1/run.json"]
-    for file in files:
+    for file in RUNS.glob("mini/*/*/run.json"):
         edit_machine(file, dtype="bfloat16")
     edit_machine(files[2], dtype="float32")
     edit(files[3], machines=[])

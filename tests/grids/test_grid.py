@@ -204,7 +204,8 @@ class TestFile:
     def test_published_grids_are_written_as_they_are_read(self, tmp_path: Path) -> None:
         paths = sorted(RESULTS.rglob("grid*.json"))
         assert len(paths) > 400
-        for path in paths[::25]:
+        counted = RESULTS / "trials/learned-6-digits/mini/learned/seed-0/grid.json"
+        for path in [*paths[::25], counted]:  # whose scoring has a whole number
             Grid.load(path).save(tmp_path / "grid.json")
             assert (tmp_path / "grid.json").read_text() == path.read_text(), path
 

@@ -56,8 +56,8 @@ def fire_on_version_2() -> None:
 
 
 def fire_in_bfloat16() -> None:
-    for run in ("rope/seed-0", "rope/seed-1", "fire/seed-0"):
-        edit_machine(RUNS / run / "run.json", dtype="bfloat16")
+    for file in RUNS.glob("*/*/run.json"):
+        edit_machine(file, dtype="bfloat16")
     edit_machine(FIRE / "run.json", dtype="float32")
     edit(RUNS / "fire/seed-1/run.json", machines=[])
 
