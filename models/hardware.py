@@ -85,20 +85,23 @@ class Hardware:
         return models[0] if models else "CPU"
 
 
-def detect(attention: str = "auto", compiled: bool | None = None) -> Hardware:
+def detect(
+    attention: str = "auto", compiled: bool | None = None, precision: str = "auto"
+) -> Hardware:
     """Find the GPU if there is one, else the CPU and its threads; the process stays as it is.
 
-    The type is bfloat16 only where its products are fast. With `compiled` None, blocks are compiled
-    on a GPU only.
+    With `compiled` None, blocks are compiled on a GPU only. `precision` is "bfloat16", "float32"
+    or "auto": bfloat16 only where its products are fast.
     """
     on_gpu = torch.cuda.is_available()
     if on_gpu:
         fast = torch.cuda.is_bf16_supported(including_emulation=False)
     else:
         fast = _cpu_has_bfloat16()
+    usual = torch.bfloat16 if fast else torch.float32
     return Hardware(
         device="cuda" if on_gpu else "cpu",
-        dtype=torch.bfloat16 if fast else torch.float32,
+        dtype=usual if precision == "auto" else getattr(torch, precision),
         threads=1 if on_gpu else cpu_threads(),
         attention=attention,
         compiled=on_gpu if compiled is None else compiled,

@@ -11,7 +11,7 @@ import typer
 
 from tape_arith.arith.documents import MOST_INTEGER
 from tape_arith.arith.errors import UsageError
-from tape_arith.arith.runs.config import Policy
+from tape_arith.arith.runs.config import Policy, Precision
 from tape_arith.arith.runs.metrics import parse_trackers
 from tape_arith.arith.runs.options import Compute, TrainOptions
 from tape_arith.arith.stopping import Stopped, Stopper, seconds
@@ -47,11 +47,12 @@ def train_options(
     compiled: bool | None,
     no_curves: bool,
     track: str | None,
+    precision: Precision,
     data: Path | None = None,
     on_nonfinite: Policy | None = None,
 ) -> TrainOptions:
     """Build TrainOptions from the values of a command. Raises UsageError for a bad `track`."""
-    compute = Compute(backend, compiled)
+    compute = Compute(backend, compiled, precision)
     return TrainOptions(data, compute, not no_curves, parse_trackers(track), on_nonfinite)
 
 

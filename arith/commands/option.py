@@ -19,7 +19,7 @@ from tape_arith.arith.documents import MOST_INTEGER
 from tape_arith.arith.errors import UsageError, unknown
 from tape_arith.arith.files import check_replaceable
 from tape_arith.arith.registry.locate import known_names, locate, trainable_names
-from tape_arith.arith.runs.config import Config, Policy
+from tape_arith.arith.runs.config import Config, Policy, Precision
 from tape_arith.arith.runs.metrics import tracker_names
 from tape_arith.arith.runs.preset import known_preset, presets
 
@@ -383,6 +383,15 @@ Compiled = Annotated[
         "--compile/--no-compile",
         help="Compile the decoder's blocks (default: on a GPU, or if the preset says so). A CPU "
         "needs a C++ compiler and, once, a minute or two; steps then take 5 to 40 % less.",
+        rich_help_panel=MACHINE,
+    ),
+]
+InPrecision = Annotated[
+    Precision,
+    typer.Option(
+        "--precision",
+        help="Type of matrix products: auto, bfloat16 or float32. auto is bfloat16 where it is "
+        "fast; runs of two types are not compared.",
         rich_help_panel=MACHINE,
     ),
 ]

@@ -50,6 +50,7 @@ def command(
     threads: option.Threads = None,
     backend: option.Backend = "auto",
     compiled: option.Compiled = None,
+    precision: option.InPrecision = "auto",
     no_curves: option.NoCurves = False,
     track: option.Track = None,
     as_json: option.AsJson = False,
@@ -65,7 +66,7 @@ def command(
 
     configure(threads)
     engine += ":detach=true" * detach
-    options = job_options.train_options(backend, compiled, no_curves, track)
+    options = job_options.train_options(backend, compiled, no_curves, track, precision)
     with job_options.stopping(time_limit) as stopper:
         planned = plan_sweep(sweep, runs=runs, slots=slots, engine=engine, options=options)
         costs = planned.costs()

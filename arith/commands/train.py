@@ -85,6 +85,7 @@ def command(
     threads: option.Threads = None,
     backend: option.Backend = "auto",
     compiled: option.Compiled = None,
+    precision: option.InPrecision = "auto",
     no_curves: option.NoCurves = False,
     track: option.Track = None,
     on_nonfinite: option.OnNonfinite = None,
@@ -96,7 +97,9 @@ def command(
     _check(run, name, steps, makes_new=makes_new or any((preset, settings, task)))
     if only_positional and init_from is None:
         raise UsageError("--only-positional needs --init-from RUN, whose weights stay as they are")
-    options = job_options.train_options(backend, compiled, no_curves, track, data, on_nonfinite)
+    options = job_options.train_options(
+        backend, compiled, no_curves, track, precision, data, on_nonfinite
+    )
     from tape_arith.arith.api.run import Run
     from tape_arith.arith.api.runs import train
 

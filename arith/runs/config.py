@@ -32,6 +32,9 @@ Policy = Literal["stop", "skip"]
 "stop" ends training, and "skip" counts the step and continues. The policy is in a run's record, not
 in its config, because it changes no result of a run without such steps."""
 
+Precision = Literal["auto", "bfloat16", "float32"]
+"""The type of matrix products; it is no setting, but runs of two types are not compared."""
+
 EXECUTION = ("groups",)
 """Settings that only change rounding: runs that differ in them may be in one table."""
 

@@ -5,31 +5,38 @@ from pathlib import Path
 from typing import NamedTuple, get_args
 
 from tape_arith.arith.errors import UsageError, unknown
-from tape_arith.arith.runs.config import Policy
+from tape_arith.arith.runs.config import Policy, Precision
 
 
 class Compute(NamedTuple):
-    """The options --backend and --compile.
+    """The options --backend, --compile and --precision.
 
     attention  "auto" or the name of a backend
     compiled   whether blocks are compiled; None: on a GPU, and where a preset asks for it
+    precision  the type of matrix products; "auto": bfloat16 where the machine multiplies it fast
     """
 
     attention: str = "auto"
     compiled: bool | None = None
+    precision: Precision = "auto"
 
     @property
     def for_scoring(self) -> "Compute":
-        """The options for scoring without --compile, which on a CPU takes longer than scoring."""
-        return self if self.compiled is not True else self._replace(compiled=None)
+        """The options for scoring.
+
+        Without --compile, which on a CPU takes longer than scoring, and without --precision, on
+        which exact match does not depend.
+        """
+        compiled = None if self.compiled else self.compiled
+        return self._replace(compiled=compiled, precision="auto")
 
     @property
     def options(self) -> list[str]:
         """The command-line options of these values; none for the defaults."""
-        backend = [] if self.attention == "auto" else ["--backend", self.attention]
-        if self.compiled is None:
-            return backend
-        return [*backend, "--compile" if self.compiled else "--no-compile"]
+        options = [] if self.attention == "auto" else ["--backend", self.attention]
+        if self.compiled is not None:
+            options.append("--compile" if self.compiled else "--no-compile")
+        return options + ([] if self.precision == "auto" else ["--precision", self.precision])
 
 
 AUTO = Compute()

@@ -97,6 +97,8 @@ def test_bfloat16_only_if_it_is_fast(
             monkeypatch.delattr(torch.cpu, test)
     detected = detect()
     assert (detected.device, detected.dtype_name) == (device, "bfloat16" if fast else "float32")
+    for precision in ("bfloat16", "float32"):
+        assert detect(precision=precision).dtype_name == precision
 
 
 def test_in_float32() -> None:

@@ -46,7 +46,7 @@ def advised(line: str) -> dict[str, Any]:
 def jobs_of(name: str) -> Iterator[Sequence[str]]:
     config = replace(load_preset("mini"), learning_rate=5e-4, steps=40)
     run = Request(parse(name), 3, "mini", config, Path("out of the way"))
-    compute = Compute("eager", compiled=False)
+    compute = Compute("eager", compiled=False, precision="bfloat16")
     options = TrainOptions(compute=compute, curves=False, trackers=("tensorboard",))
     splits = ("evaluation", CARRY)
     for job in plan([run], options, Path("runs"), splits, data=Path("data")):
@@ -60,7 +60,8 @@ def test_those_of_jobs(name: str) -> None:
         parameters = parsed(argv)
         kinds.append(argv[0])
         if argv[0] == "train":
-            assert parse(parameters["pe"]).encoding == parse(name).encoding
+            (pe,) = parameters["pe"]
+            assert parse(pe).encoding == parse(name).encoding
             assert (parameters["seed"], parameters["no_curves"]) == (3, True)
             assert parameters["data"] == Path("data/addition-bucket-8-seed-3")
             assert parameters["runs"] == Path("out of the way")
@@ -76,7 +77,7 @@ def test_those_that_are_advised(here: Path) -> None:
     assert (plain["preset"], plain["runs"]) == ("mini", root)
     begun = advised(train_command(parse("tape@only-positional-from=rope"), "mini", root))
     assert begun["init_from"] == root / "mini/rope/seed-0" and begun["only_positional"]
-    assert advised(score_command(root, "mini", rope, HARD))["pe"] == "rope+yarn"
+    assert advised(score_command(root, "mini", rope, HARD))["pe"] == ["rope+yarn"]
     done("train", "--pe", "rope", "--no-score", "--out", root, *settings())
     scored = advised(score_command(root, "mini", rope, HARD))
     assert (scored["split"], scored["max_digits"]) == (CARRY, 9)

@@ -132,3 +132,13 @@ def test_a_training_whose_time_is_up_goes_on(
     assert slow.record().data is None and len(slow.metrics()) == 1
     unbroken = Run(Path("runs/mini/tape/seed-0"))
     assert slow.final.read_bytes() == unbroken.final.read_bytes()
+
+
+def test_a_precision_that_is_asked_for_is_kept_and_recorded(here: Path) -> None:
+    for precision in ("bfloat16", "float32"):
+        runs = f"runs-{precision}"
+        done("run", "--pe", "nope", *settings(), "--precision", precision, "--runs", runs)
+        (machine,) = Run(Path(runs, "mini/nope/seed-0")).record().machines
+        assert machine.dtype == precision
+    weights = [path.read_bytes() for path in sorted(here.rglob("final.safetensors"))]
+    assert len(weights) == 2 and weights[0] != weights[1]

@@ -165,5 +165,5 @@ def test_a_preset_may_ask_for_compiling(
         folder.update_record(machines=(Machine(**MACHINE | facts["began"]),))
     options = TrainOptions(compute=Compute("eager", facts.get("asked")))
     with Session.open(folder, options, ProcessGroup(size=facts.get("processes", 1))) as one:
-        assert one._compute() == ("eager", expected)
+        assert one._compute() == Compute("eager", expected)
     assert ("not compiled:" in capsys.readouterr().err) == ("lacks" in facts)
