@@ -226,7 +226,7 @@ CALLS: dict[str, tuple[Callable[[], object], type[Exception], str]] = {
         "auto, eager, sdpa",
     ),
     "a backend of GPUs": (
-        lambda: choose_backend("varlen", Needs(), CPU),
+        lambda: choose_backend("varlen", Needs(bias="learned", packed=False), CPU),
         UsageError,
         "attention backend 'varlen' needs a CUDA GPU; what can do it here: auto, eager, sdpa",
     ),
