@@ -3,9 +3,9 @@ BIN = .venv/bin
 
 .PHONY: demo test test-slow lint docs clean
 
-# The main job: problems, three trainings, their grids, the comparison heatmap.
+# The main job, small: three trainings, their grids, the comparison heatmap.
 demo: .venv/demo
-	$(BIN)/tape-arith run --pe rope,fire,tape --preset mini
+	$(BIN)/tape-arith run --pe rope,fire,tape --preset tiny
 
 test: .venv/test
 	$(BIN)/python -m pytest -q -m "not slow" -n 2 --dist worksteal
