@@ -21,9 +21,11 @@ rope; tape@only-positional-from=rope does so too, but trains only tape's own par
 rope is trained first, but not scored. Runs with settings other than the preset's go to a folder
 named after the sweep, with a subfolder for each combination, never among the preset's runs. Each
 preset is ranked by itself; a group may have fewer presets than the file. Only the learning rate can
-be tuned.
+be tuned. A file of an encoding or a task is named relative to the sweep's file, if it is there.
 """
 
+import re
+import tomllib
 from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
@@ -149,7 +151,8 @@ def load_sweep(name: str) -> Sweep:
     if path.stem == RUN:
         raise UsageError(f"{path}: the command `run` has its logs under this name: rename the file")
     try:
-        text, content = parse_toml(path)
+        text = _with_paths(parse_toml(path)[0], path.parent)
+        content = tomllib.loads(text)
     except Failure as error:
         raise UsageError(str(error)) from error
     except ValueError as error:
@@ -158,6 +161,16 @@ def load_sweep(name: str) -> Sweep:
         return _checked(path.stem, text, content)
     except UsageError as error:
         raise UsageError(f"{path}: {error}") from error
+
+
+def _with_paths(text: str, folder: Path) -> str:
+    """Return the text of a sweep's file with its paths relative to the working folder."""
+
+    def path(match: re.Match[str]) -> str:
+        there = folder / match[0]
+        return there.as_posix() if there.is_file() else match[0]
+
+    return re.sub(r"(?<=[\"'+])[\w./-]+\.py(?=:)", path, text)
 
 
 _Presets = Annotated[list[str], Field(min_length=1)]

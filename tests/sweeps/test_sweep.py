@@ -44,6 +44,21 @@ def test_the_tuned_track_searches_the_same_for_all(name: str) -> None:
         assert float(run.root.name.split("=")[1]) == run.config.learning_rate
 
 
+def test_files_are_named_relative_to_the_sweep_s(here: Path) -> None:
+    """The copy that `status` reads is elsewhere and finds the same files."""
+    own = BUNDLED.parents[2] / "models" / "encodings"
+    Path("lab").mkdir()
+    for name in ("theirs.py", "lab/mine.py"):
+        Path(name).write_text((own / "nope.py").read_text())
+    text = 'preset = "mini"\nencodings = ["mine.py:NoPE", "theirs.py:NoPE", "rope"]\nseeds = [0]\n'
+    Path("lab/both.toml").write_text(text)
+    content = load_sweep("lab/both.toml")
+    assert [str(name) for name in content.names] == ["lab/mine.py:NoPE", "theirs.py:NoPE", "rope"]
+    Path("copy").mkdir()
+    Path("copy/both.toml").write_text(content.text)
+    assert load_sweep("copy/both.toml").names == content.names
+
+
 def test_groups_have_their_own_seeds_and_a_star_is_what_is_not_named(here: Path) -> None:
     content = sweep(
         '[[groups]]\nencodings = ["rope", "fire"]\nseeds = [0, 1]\n'
