@@ -390,8 +390,9 @@ InPrecision = Annotated[
     Precision,
     typer.Option(
         "--precision",
-        help="Type of matrix products: auto, bfloat16 or float32. auto is bfloat16 where it is "
-        "fast; runs of two types are not compared.",
+        metavar="TYPE",
+        help="Of matrix products: bfloat16, float32, or auto: bfloat16 where it is "
+        "fast. Runs of two types are not compared.",
         rich_help_panel=MACHINE,
     ),
 ]
