@@ -62,6 +62,7 @@ def command(
     """
     from tape_arith.arith.api.runs import plan_sweep
     from tape_arith.arith.sweeps import estimate
+    from tape_arith.arith.sweeps.engines import connect
     from tape_arith.arith.terminal import say
 
     configure(threads)
@@ -69,6 +70,8 @@ def command(
     options = job_options.train_options(backend, compiled, no_curves, track, precision)
     with job_options.stopping(time_limit) as stopper:
         planned = plan_sweep(sweep, runs=runs, slots=slots, engine=engine, options=options)
+        if not dry_run:
+            connect(planned.remote)
         costs = planned.costs()
         if dry_run:
             preview = planned.preview()

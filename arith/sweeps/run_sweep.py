@@ -44,7 +44,7 @@ from tape_arith.arith.runs.options import AUTO, Compute, TrainOptions
 from tape_arith.arith.runs.request import Request
 from tape_arith.arith.stopping import Stopper, stopping
 from tape_arith.arith.sweeps.archive import archiving
-from tape_arith.arith.sweeps.engines import Engine, remote_engine
+from tape_arith.arith.sweeps.engines import Engine, connect, remote_engine
 from tape_arith.arith.sweeps.engines.local import local_engine
 from tape_arith.arith.sweeps.engines.worker import JobState, read_state, state_file, write_state
 from tape_arith.arith.sweeps.estimate import forecast
@@ -77,6 +77,7 @@ def run_requests(
     out = requests[0].root
     folder = sweep_folder(RUN, out)
     remote = remote_engine(engine, slots, folder)
+    connect(remote)
     _check(requests, options.compute if remote is None else AUTO)
     free, failed = _free_requests(requests)
     jobs = plan(free, options, out, data=datasets)
@@ -148,6 +149,7 @@ class PlannedSweep:
         Writes what `status` reads into the sweep's folder. Raises Busy if another process runs a
         sweep with this name; UsageError as `archiving`.
         """
+        connect(self.remote)
         folder, succeeded = self.folder, archiving(archive, self.jobs)
 
         def failed(end: JobEnd) -> None:

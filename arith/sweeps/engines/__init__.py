@@ -36,11 +36,19 @@ class Engine(Protocol):
         """Ask every running job to save and stop; `wait` still returns how they end."""
 
 
+def connect(engine: Engine | None) -> None:
+    """Reach what runs the jobs, if the engine asks for it before the first one.
+
+    Raises UsageError if its software is missing.
+    """
+    getattr(engine, "connect", lambda: None)()
+
+
 def remote_engine(text: str, slots: int | None, folder: Path) -> Engine | None:
     """Build the engine `name[:key=value...]`; return None if its jobs run on this machine.
 
     The engine runs up to `slots` jobs at a time (None: its own limit). Logs and states are in
-    `folder`. Raises UsageError for an unknown name or option, or if its software is missing.
+    `folder`. Raises UsageError for an unknown name or option, or if a library is missing.
     """
     name, *settings = re.split(r":(?=\w+=)", text.strip())  # a value may hold colons
     location = locate("engine", name)

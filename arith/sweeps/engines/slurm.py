@@ -74,17 +74,22 @@ class Slurm:
     def free(self) -> float:
         return self.slots - len(self.jobs) - len(self.unsent)
 
-    def submit(self, job: Job) -> None:
-        """Queue `job`. Raises UsageError where there is no Slurm."""
-        if self.queue is None:
-            if shutil.which("sbatch") is None:
-                raise UsageError(
-                    "engine slurm: no `sbatch` here: run this on a machine that has it "
-                    "(--dry-run shows what it would send)"
-                )
-            self.queue = _queue()
-        if self.queue is None:
+    def connect(self) -> None:
+        """Read Slurm's queue. Raises UsageError where there is no Slurm."""
+        if shutil.which("sbatch") is None:
+            raise UsageError(
+                "engine slurm: no `sbatch` here: run this on a machine that has it "
+                "(--dry-run shows what it would send)"
+            )
+        queue = _queue()
+        if queue is None:
             raise UsageError("engine slurm: squeue does not answer: start slurmctld")
+        self.queue = queue
+
+    def submit(self, job: Job) -> None:
+        if self.queue is None:
+            self.connect()
+        assert self.queue is not None
         state = read_state(log_file(self.folder, job.id))
         if state and not state.is_final and state.token in self.queue:
             say(f"in Slurm's queue already: {job.id}")
