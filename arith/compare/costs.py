@@ -101,7 +101,7 @@ def cost_columns(rows: Sequence[Any]) -> list[Column[Any]]:
         of_training(
             "tokens_s", "tokens/s", "{:,.0f}", "tokens_per_second", printed=True, importance=9
         ),
-        of_training("mfu", "MFU, %", "{:.1%}", "mfu", importance=10),
+        of_training("mfu", "MFU, %", "{:.1%}", "mfu", importance=22),
         of_training("machine", "", "", "machine"),
     ]
     note = _NOTE + " Times of different machines do not compare." * several
