@@ -14,7 +14,8 @@ METRICS_KEYS = ("step", "loss", "exact_match", "tokens")
 def results(folder: Path) -> dict[str, object]:
     """Return the files below `folder` with all that an interruption must not change.
 
-    Tensors, counts, losses, data and tables, bit for bit; no times, and no state of a sweep.
+    Tensors, counts, losses, data and tables, bit for bit; no times, no state of a sweep, and not
+    which command wrote a table.
     """
     content: dict[str, object] = {}
     for file in sorted(path for path in folder.rglob("*") if path.is_file()):
@@ -29,7 +30,9 @@ def results(folder: Path) -> dict[str, object]:
         elif file.name.startswith("grid") and file.suffix == ".json":
             grid = json.loads(file.read_text())
             content[name] = [grid[key] for key in GRID_KEYS]
-        elif file.suffix in (".npy", ".md", ".txt", ".parquet") or file.name == "manifest.json":
+        elif file.suffix == ".md":  # without the command that made it
+            content[name] = file.read_text().partition("\n<!--")[0]
+        elif file.suffix in (".npy", ".txt", ".parquet") or file.name == "manifest.json":
             content[name] = file.read_bytes()
         else:
             content[name] = "is there"
