@@ -19,8 +19,9 @@ from tape_arith.arith.compare.columns import (
     numbers,
     panel_columns,
 )
+from tape_arith.arith.compare.latex import floating
 from tape_arith.arith.compare.leaderboard import ACROSS_TASKS
-from tape_arith.arith.compare.tables import floating, json_text, to_csv, to_markdown
+from tape_arith.arith.compare.tables import json_text, to_csv, to_markdown
 from tape_arith.arith.grids.axes import Region
 from tape_arith.arith.grids.panel import Panel
 

@@ -15,13 +15,8 @@ from tape_arith.arith.compare.board import Board, Row
 from tape_arith.arith.compare.captions import left_out
 from tape_arith.arith.compare.columns import Column
 from tape_arith.arith.compare.effects import contrasts_note
-from tape_arith.arith.compare.tables import (
-    from_markdown,
-    head_lines,
-    legend,
-    short_columns,
-    short_texts,
-)
+from tape_arith.arith.compare.latex import head_lines, short_texts
+from tape_arith.arith.compare.tables import from_markdown, legend, short_columns
 from tape_arith.arith.terminal import escape_control
 
 _LONGEST_NAME = 26

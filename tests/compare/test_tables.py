@@ -15,15 +15,9 @@ from rich.console import Console
 from tape_arith.arith.compare import captions
 from tape_arith.arith.compare.board import Section
 from tape_arith.arith.compare.columns import Column
+from tape_arith.arith.compare.latex import booktabs, escape, floating
 from tape_arith.arith.compare.sweep_tables import SweptRow, in_order, sweep_table
-from tape_arith.arith.compare.tables import (
-    booktabs,
-    csv_text,
-    escape,
-    floating,
-    frame_to_csv,
-    to_markdown,
-)
+from tape_arith.arith.compare.tables import csv_text, frame_to_csv, to_markdown
 from tape_arith.arith.compare.terminal import print_markdown
 from tape_arith.arith.grids.panel import Panel, panels_of
 from tape_arith.arith.grids.statistics import Interval
