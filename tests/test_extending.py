@@ -19,7 +19,7 @@ import pytest
 
 import tape_arith
 from tape_arith import models
-from tape_arith.arith.commands.option import complete_encoding
+from tape_arith.arith.commands.completion import complete_encoding
 from tape_arith.arith.contracts.examples import decoder_for
 from tape_arith.arith.registry import locate as locate_module
 from tape_arith.arith.registry.locate import _installed, locate

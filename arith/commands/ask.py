@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from tape_arith.arith.api.processes import configure
-from tape_arith.arith.commands import option
+from tape_arith.arith.commands import completion, option
 
 EXAMPLE = "tape-arith ask runs/mini/tape/seed-0 123+45"
 
@@ -16,7 +16,7 @@ _Run = Annotated[
     typer.Argument(
         metavar="RUN|NAME",
         help="A run's folder, or an encoding among --runs.",
-        autocompletion=option.complete_encoding,
+        autocompletion=completion.complete_encoding,
     ),
 ]
 _Problem = Annotated[str, typer.Argument(help="A problem, as 123+45; `list TASK` has one.")]

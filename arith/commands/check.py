@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from tape_arith.arith.commands import option
+from tape_arith.arith.commands import completion, option
 from tape_arith.arith.errors import EXIT_FAILED
 
 EXAMPLE = "tape-arith check mine.py:Mine"
@@ -14,7 +14,7 @@ SCHEMA = 1
 
 
 def _complete(incomplete: str) -> list[str]:
-    return option.complete_encoding(incomplete) + option.complete_task(incomplete)
+    return completion.complete_encoding(incomplete) + completion.complete_task(incomplete)
 
 
 _Name = Annotated[

@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from tape_arith.arith.commands import option
+from tape_arith.arith.commands import completion, option
 from tape_arith.arith.runs.preset import presets
 
 EXAMPLE = "tape-arith list tape"
@@ -14,7 +14,7 @@ EXAMPLE = "tape-arith list tape"
 
 def _complete_name(incomplete: str) -> list[str]:
     names = ["sweeps", *presets()]
-    names += option.complete_encoding("") + option.complete_task("")
+    names += completion.complete_encoding("") + completion.complete_task("")
     return [name for name in names if name.startswith(incomplete)]
 
 
@@ -31,7 +31,7 @@ _Cite = Annotated[
     typer.Option(
         metavar="NAMES",
         help="Print BibTeX of these encodings, such as tape+yarn,abacus+fire, or of all.",
-        autocompletion=option.complete_encoding,
+        autocompletion=completion.complete_encoding,
     ),
 ]
 

@@ -7,75 +7,23 @@
 --json     print JSON                           --format  the format of the output
 """
 
-from collections.abc import Callable, Collection, Iterable
 from dataclasses import fields
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
+from tape_arith.arith.commands import completion
 from tape_arith.arith.data.bucket import known_split
 from tape_arith.arith.documents import MOST_INTEGER
-from tape_arith.arith.errors import UsageError, unknown
 from tape_arith.arith.files import check_replaceable
-from tape_arith.arith.registry.locate import known_names, locate, trainable_names
-from tape_arith.arith.runs.config import Config, Policy, Precision
+from tape_arith.arith.registry.locate import known_names
+from tape_arith.arith.runs.config import Config, Precision
 from tape_arith.arith.runs.metrics import tracker_names
 from tape_arith.arith.runs.preset import known_preset, presets
 
 WHAT, HOW_LONG, WHERE, MACHINE = PANELS = ("What", "How long", "Where", "Machine")
 """The titles under which a command's help lists options; it lists the others after them."""
-
-
-def complete_encoding(incomplete: str) -> list[str]:
-    """Complete the last name: an encoding or, after a plus, also an extrapolation."""
-    cut = max(map(incomplete.rfind, ",+")) + 1
-    head, last = incomplete[:cut], incomplete[cut:]
-    known = trainable_names()
-    if head.endswith("+"):
-        known += known_names("extrapolation")
-    return [head + name for name in known if name.startswith(last)]
-
-
-def _complete_among(names: Callable[[], Iterable[str]]) -> Callable[[str], list[str]]:
-    """Return a completion of `names()`, which is called when a shell completes a name."""
-    return lambda incomplete: [name for name in names() if name.startswith(incomplete)]
-
-
-def complete_task(incomplete: str) -> list[str]:
-    """Complete a task or, after a colon, its option."""
-    name, *options = incomplete.split(":")
-    if not options:
-        return [task for task in known_names("task") if task.startswith(name)]
-    try:
-        declared = locate("task", name).declaration().options
-    except UsageError:
-        return []
-    *earlier, last = options
-    used = {option.partition("=")[0] for option in earlier}
-    endings = [
-        f"{key}={value}"
-        for key, option in declared.items()
-        if key not in used
-        for value in option.choices or [""]
-    ]
-    head = ":".join([name, *earlier])
-    return [f"{head}:{ending}" for ending in endings if ending.startswith(last)]
-
-
-def _sweep_names() -> list[str]:
-    from tape_arith.arith.sweeps.sweep import sweep_names
-
-    return sweep_names()
-
-
-def _backend_names() -> list[str]:
-    from tape_arith.models.backends import BACKENDS
-
-    return ["auto", *BACKENDS]
-
-
-complete_sweep = _complete_among(_sweep_names)
 
 
 def _known_backend(name: str) -> str:
@@ -107,7 +55,7 @@ Encodings = Annotated[
         metavar="NAMES",
         help="Encodings and models, such as fire,tape+yarn,gru, or all.",
         rich_help_panel=WHAT,
-        autocompletion=complete_encoding,
+        autocompletion=completion.complete_encoding,
     ),
 ]
 EncodingList = Annotated[
@@ -117,7 +65,7 @@ EncodingList = Annotated[
         "--model",
         metavar="NAMES",
         help="Encodings and models, with commas.",
-        autocompletion=complete_encoding,
+        autocompletion=completion.complete_encoding,
         rich_help_panel=WHAT,
     ),
 ]
@@ -129,7 +77,7 @@ Preset = Annotated[
         help="A preset of `tape-arith list`, or PRESET@TASK.",
         rich_help_panel=WHAT,
         callback=known_preset,
-        autocompletion=_complete_among(presets),
+        autocompletion=completion.complete_among(presets),
     ),
 ]
 Settings = Annotated[
@@ -139,7 +87,9 @@ Settings = Annotated[
         metavar="KEY=VALUE",
         help="Change a setting of the preset; `list PRESET` explains them. Repeatable.",
         rich_help_panel=WHAT,
-        autocompletion=_complete_among(lambda: [f"{field.name}=" for field in fields(Config)]),
+        autocompletion=completion.complete_among(
+            lambda: [f"{field.name}=" for field in fields(Config)]
+        ),
     ),
 ]
 TaskName = Annotated[
@@ -149,7 +99,7 @@ TaskName = Annotated[
         metavar="TASK",
         help="A task of `tape-arith list`, or FILE.py:CLASS, as name[:option=value...].",
         rich_help_panel=WHAT,
-        autocompletion=complete_task,
+        autocompletion=completion.complete_task,
     ),
 ]
 Seed = Annotated[
@@ -194,12 +144,6 @@ MadeRuns = Annotated[
         rich_help_panel=WHERE,
     ),
 ]
-Datasets = Annotated[
-    Path,
-    typer.Option(
-        "--datasets", metavar="DIR", help="The folder of datasets.", rich_help_panel=WHERE
-    ),
-]
 Archive = Annotated[
     Path | None,
     typer.Option(
@@ -234,16 +178,7 @@ Track = Annotated[
         metavar="NAMES",
         help="Also log metrics to tensorboard or wandb (offline), in RUN/tracking.",
         rich_help_panel=WHERE,
-        autocompletion=_complete_among(tracker_names),
-    ),
-]
-
-OnNonfinite = Annotated[
-    Policy | None,
-    typer.Option(
-        help="If a loss or gradient is not finite: stop, or skip that update and count it "
-        "(default: as in the run's record, stop for a new run).",
-        rich_help_panel=HOW_LONG,
+        autocompletion=completion.complete_among(tracker_names),
     ),
 ]
 
@@ -276,10 +211,6 @@ MaxDigits = Annotated[
         rich_help_panel=WHAT,
     ),
 ]
-Problems = Annotated[
-    int | None,
-    typer.Option(metavar="N", min=1, help="Number of problems of the evaluation set to measure."),
-]
 Costs = Annotated[
     bool, typer.Option("--costs", help="Add parameters and FLOPs at the preset's size.")
 ]
@@ -310,7 +241,7 @@ Labels = Annotated[
         "--label",
         metavar="NAME=TEXT",
         help='The printed name of an encoding, as in mine.py:Mine="Ours"; may be repeated.',
-        autocompletion=complete_encoding,
+        autocompletion=completion.complete_encoding,
     ),
 ]
 Width = Annotated[
@@ -331,19 +262,6 @@ Columns = Annotated[
 ]
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON to stdout.")]
 AsCsv = Annotated[bool, typer.Option("--csv", help="Print CSV to stdout.")]
-
-
-def chosen_format(
-    format: str | None, known: Collection[str], *, as_csv: bool, as_json: bool
-) -> str | None:
-    """Return the requested format, or None. Raises UsageError for two or an unknown format."""
-    requested = {format, *["csv"] * as_csv, *["json"] * as_json} - {None}
-    if len(requested) > 1:
-        raise UsageError("choose one of --format, --csv and --json")
-    chosen = next(iter(requested), None)
-    if chosen is not None and chosen not in known:
-        raise unknown("format", chosen, known)
-    return chosen
 
 
 # ---- the machine ----------------------------------------------------------------------------
@@ -374,7 +292,7 @@ Backend = Annotated[
         "Fails if the backend does not support the encoding; never falls back.",
         rich_help_panel=MACHINE,
         callback=_known_backend,
-        autocompletion=_complete_among(_backend_names),
+        autocompletion=completion.complete_backend,
     ),
 ]
 Compiled = Annotated[
@@ -412,6 +330,6 @@ Engine = Annotated[
         metavar="ENGINE",
         help="Where jobs run: local, ray or slurm, as in slurm:partition=gpu:throttle=8.",
         rich_help_panel=MACHINE,
-        autocompletion=_complete_among(lambda: known_names("engine")),
+        autocompletion=completion.complete_among(lambda: known_names("engine")),
     ),
 ]

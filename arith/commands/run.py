@@ -21,6 +21,12 @@ _Seeds = Annotated[
         rich_help_panel=option.WHAT,
     ),
 ]
+_Datasets = Annotated[
+    Path,
+    typer.Option(
+        "--datasets", metavar="DIR", help="The folder of datasets.", rich_help_panel=option.WHERE
+    ),
+]
 
 
 def command(
@@ -29,7 +35,7 @@ def command(
     preset: option.Preset = None,
     settings: option.Settings = None,
     task: option.TaskName = None,
-    datasets: option.Datasets = Path("data"),
+    datasets: _Datasets = Path("data"),
     runs: option.MadeRuns = Path("runs"),
     time_limit: option.TimeLimit = None,
     archive: option.Archive = None,

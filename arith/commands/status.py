@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from tape_arith.arith.commands import option
+from tape_arith.arith.commands import completion, option
 from tape_arith.arith.errors import UsageError
 
 EXAMPLE = "tape-arith status mini-all --watch"
@@ -17,7 +17,7 @@ _Target = Annotated[
     typer.Argument(
         metavar="RUNS|SWEEP",
         help="A folder of runs, a sweep's name, or its folder.",
-        autocompletion=option.complete_sweep,
+        autocompletion=completion.complete_sweep,
     ),
 ]
 _Watch = Annotated[bool, typer.Option("--watch", help="Update every two seconds.")]

@@ -7,6 +7,7 @@ import typer
 
 from tape_arith.arith.api.processes import configure
 from tape_arith.arith.commands import option
+from tape_arith.arith.commands.table_output import chosen_format
 from tape_arith.arith.studies import DEFAULT_PROBLEMS
 from tape_arith.arith.terminal import say
 
@@ -38,6 +39,10 @@ _Double = Annotated[
 _Format = Annotated[
     str | None, typer.Option(help="markdown, csv or json, on stdout (default: markdown).")
 ]
+_Problems = Annotated[
+    int | None,
+    typer.Option(metavar="N", min=1, help="Number of problems of the evaluation set to measure."),
+]
 
 
 def command(
@@ -46,7 +51,7 @@ def command(
     problem: _Problem = None,
     layer: _Layer = None,
     double: _Double = False,
-    problems: option.Problems = None,
+    problems: _Problems = None,
     split: option.Split = "evaluation",
     threads: option.Threads = None,
     format: _Format = None,
@@ -68,7 +73,7 @@ def command(
     from tape_arith.arith.compare.terminal import print_markdown
     from tape_arith.arith.figures.style import figure_format, save
 
-    form = option.chosen_format(format, _FORMATS, as_csv=as_csv, as_json=as_json)
+    form = chosen_format(format, _FORMATS, as_csv=as_csv, as_json=as_json)
     if figure is not None:
         figure_format(figure)
     configure(threads)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from tape_arith.arith.api.processes import configure
-from tape_arith.arith.commands import job_options, option
+from tape_arith.arith.commands import completion, job_options, option
 
 if TYPE_CHECKING:
     from tape_arith.arith.sweeps.run_sweep import PlannedSweep
@@ -22,7 +22,7 @@ _Sweep = Annotated[
     typer.Argument(
         metavar="SWEEP",
         help="A bundled sweep (arith/sweeps/bundled), or a .toml file of yours.",
-        autocompletion=option.complete_sweep,
+        autocompletion=completion.complete_sweep,
     ),
 ]
 _DryRun = Annotated[

@@ -1,14 +1,14 @@
 """Print a table in a format, write it to a file or draw it, for `leaderboard` and `tasks`."""
 
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from tape_arith.arith.commands import option
-from tape_arith.arith.errors import UsageError
+from tape_arith.arith.errors import UsageError, unknown
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -53,7 +53,7 @@ class TableOutput:
         from tape_arith.arith.compare.tables import FOR_PEOPLE, FORMATS
         from tape_arith.arith.figures.style import figure_format
 
-        kind = option.chosen_format(format, FORMATS, as_csv=as_csv, as_json=as_json)
+        kind = chosen_format(format, FORMATS, as_csv=as_csv, as_json=as_json)
         if wide and (kind or out):
             raise UsageError(
                 "--wide is for the terminal: leave out --wide, or --out and the format"
@@ -103,3 +103,16 @@ def _format_of(out: Path) -> str:
         known = ", ".join(_ENDINGS)
         raise UsageError(f"{out} has none of the endings {known}: give it one, or add --format")
     return kind
+
+
+def chosen_format(
+    format: str | None, known: Collection[str], *, as_csv: bool, as_json: bool
+) -> str | None:
+    """Return the requested format, or None. Raises UsageError for two or an unknown format."""
+    requested = {format, *["csv"] * as_csv, *["json"] * as_json} - {None}
+    if len(requested) > 1:
+        raise UsageError("choose one of --format, --csv and --json")
+    chosen = next(iter(requested), None)
+    if chosen is not None and chosen not in known:
+        raise unknown("format", chosen, known)
+    return chosen

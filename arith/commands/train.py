@@ -6,10 +6,11 @@ from typing import Annotated
 import typer
 
 from tape_arith.arith.api.processes import configure
-from tape_arith.arith.commands import job_options, option
+from tape_arith.arith.commands import completion, job_options, option
 from tape_arith.arith.errors import UsageError
 from tape_arith.arith.registry.locate import is_encoding
 from tape_arith.arith.registry.names import parse
+from tape_arith.arith.runs.config import Policy
 from tape_arith.arith.runs.preset import parse_settings
 
 EXAMPLE = "tape-arith train --pe tape --preset mini --seed 1"
@@ -25,7 +26,7 @@ _Encoding = Annotated[
         metavar="NAME",
         help="The positional encoding: name[:option=value...][+name]. Or a model.",
         rich_help_panel=option.WHAT,
-        autocompletion=option.complete_encoding,
+        autocompletion=completion.complete_encoding,
     ),
 ]
 _Steps = Annotated[
@@ -66,6 +67,14 @@ _Data = Annotated[
 _NoScore = Annotated[
     bool, typer.Option("--no-score", help="Score no grid.", rich_help_panel=option.HOW_LONG)
 ]
+_OnNonfinite = Annotated[
+    Policy | None,
+    typer.Option(
+        help="If a loss or gradient is not finite: stop, or skip that update and count it "
+        "(default: as in the run's record, stop for a new run).",
+        rich_help_panel=option.HOW_LONG,
+    ),
+]
 
 
 def command(
@@ -88,7 +97,7 @@ def command(
     precision: option.InPrecision = "auto",
     no_curves: option.NoCurves = False,
     track: option.Track = None,
-    on_nonfinite: option.OnNonfinite = None,
+    on_nonfinite: _OnNonfinite = None,
     fresh: option.Fresh = False,
 ) -> None:
     """Train one encoding, or continue a run, then score its grid."""

@@ -9,7 +9,7 @@ import pandas as pd
 import pytest
 
 import tape_arith
-from tape_arith.arith.commands.option import complete_task
+from tape_arith.arith.commands.completion import complete_task
 from tape_arith.arith.files import sha256
 from tape_arith.arith.registry.names import parse_task
 from tape_arith.arith.runs.find import find_runs
