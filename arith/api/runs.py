@@ -19,6 +19,7 @@ from tape_arith.arith.stopping import Stopped, Stopper, stopping
 from tape_arith.arith.terminal import bar, say
 
 if TYPE_CHECKING:
+    from tape_arith.arith.sweeps.estimate import Plan
     from tape_arith.arith.sweeps.run_jobs import Outcome
     from tape_arith.arith.sweeps.run_sweep import PlannedSweep
 
@@ -158,17 +159,51 @@ def run(
     """
     from tape_arith.arith.sweeps.run_sweep import run_requests
 
+    requests = _requests(pe, seeds, preset, task, runs, {**(settings or {}), **more})
+    with stopping(stopper) as stop:
+        out = None if archive is None else Path(archive)
+        return run_requests(requests, options, Path(datasets), slots, engine, stop, out)
+
+
+@checked
+def plan_run(
+    pe: str,
+    *,
+    seeds: Sequence[Seed] = (0,),
+    preset: str | None = None,
+    task: str | None = None,
+    runs: str | Path = "runs",
+    datasets: str | Path = DATASETS,
+    slots: AtLeastOne | None = None,
+    engine: str = "local",
+    options: TrainOptions = DEFAULTS,
+    settings: Mapping[str, Any] | None = None,
+    **more: Any,
+) -> "Plan":
+    """Plan what `run` does; `costs()` estimates it here, `costs(on="h200")` on that GPU."""
+    from tape_arith.arith.sweeps import run_sweep
+
+    requests = _requests(pe, seeds, preset, task, runs, {**(settings or {}), **more})
+    return run_sweep.plan_run(requests, options, Path(datasets), slots, engine)
+
+
+def _requests(
+    pe: str,
+    seeds: Sequence[int],
+    preset: str | None,
+    task: str | None,
+    runs: str | Path,
+    settings: Mapping[str, Any],
+) -> list[Request]:
+    """Return the runs that `run` makes, seed by seed. Raises UsageError."""
     names = parse_list(pe)
     if not names:
         raise UsageError("--pe is empty: name encodings, as in --pe rope,fire")
     if not seeds:
         raise UsageError("there is no seed: give one or more, as in seeds=[0, 1]")
     configure()
-    chosen, config = recipe(preset, task, {**(settings or {}), **more})
-    requests = [Request(name, seed, chosen, config, Path(runs)) for seed in seeds for name in names]
-    with stopping(stopper) as stop:
-        out = None if archive is None else Path(archive)
-        return run_requests(requests, options, Path(datasets), slots, engine, stop, out)
+    chosen, config = recipe(preset, task, settings)
+    return [Request(name, seed, chosen, config, Path(runs)) for seed in seeds for name in names]
 
 
 @checked
@@ -180,7 +215,10 @@ def plan_sweep(
     engine: str = "local",
     options: TrainOptions = DEFAULTS,
 ) -> "PlannedSweep":
-    """Plan a bundled sweep or that of a file; `costs()` estimates it, `run()` runs it."""
+    """Plan a bundled sweep or that of a file; `costs()` estimates it, `run()` runs it.
+
+    `costs(on="h200")` estimates it on that GPU, one per slot.
+    """
     from tape_arith.arith.sweeps import run_sweep
     from tape_arith.arith.sweeps.sweep import load_sweep
 

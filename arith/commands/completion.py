@@ -56,6 +56,13 @@ def _backend_names() -> list[str]:
     return ["auto", *BACKENDS]
 
 
+def _gpu_names() -> list[str]:
+    from tape_arith.arith.sweeps.gpus import gpu_names
+
+    return gpu_names()
+
+
 complete_sweep = complete_among(_sweep_names)
 complete_backend = complete_among(_backend_names)
+complete_gpu = complete_among(_gpu_names)
 complete_setting = complete_among(lambda: [f"{field.name}=" for field in fields(Config)])

@@ -1,5 +1,6 @@
 """Parse options, stop and exit, in the same way for every command."""
 
+import json
 import re
 import sys
 from collections.abc import Iterator
@@ -18,6 +19,7 @@ from tape_arith.arith.stopping import Stopped, Stopper, seconds
 from tape_arith.arith.terminal import say
 
 if TYPE_CHECKING:
+    from tape_arith.arith.sweeps.estimate import Plan
     from tape_arith.arith.sweeps.run_jobs import Outcome
 
 _MOST_NUMBERS = 10_000
@@ -54,6 +56,22 @@ def train_options(
     """Build TrainOptions from the values of a command. Raises UsageError for a bad `track`."""
     compute = Compute(backend, compiled, precision)
     return TrainOptions(data, compute, not no_curves, parse_trackers(track), on_nonfinite)
+
+
+def estimated_slots(dry_run: bool, on: str | None, slots: int | None) -> int | None:
+    """Return the slots of a plan: one GPU, unless more are named. Raises UsageError for `on`."""
+    if on and not dry_run:
+        raise UsageError("--on only estimates: add --dry-run, or leave out --on to run here")
+    return slots or 1 if on else slots
+
+
+def print_plan(planned: "Plan", on: str | None, as_json: bool = False) -> None:
+    """Print what the jobs of a plan cost, and how they would be sent."""
+    from tape_arith.arith.sweeps.estimate import forecast_text
+
+    costs, preview = planned.costs(on), planned.preview()
+    text = "\n\n".join(filter(None, [forecast_text(costs), preview]))
+    print(json.dumps({**costs, "batch": preview}, indent=1) if as_json else text)
 
 
 @contextmanager

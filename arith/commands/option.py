@@ -324,6 +324,25 @@ Slots = Annotated[
         rich_help_panel=MACHINE,
     ),
 ]
+DryRun = Annotated[
+    bool,
+    typer.Option(
+        "--dry-run",
+        help="Show jobs, cost and estimated time; write nothing.",
+        rich_help_panel=HOW_LONG,
+    ),
+]
+On = Annotated[
+    str | None,
+    typer.Option(
+        "--on",
+        metavar="GPU",
+        help="With --dry-run: the time on this GPU, such as h200, one per slot, from steps that "
+        "were measured there.",
+        rich_help_panel=HOW_LONG,
+        autocompletion=completion.complete_gpu,
+    ),
+]
 Engine = Annotated[
     str,
     typer.Option(

@@ -1,7 +1,7 @@
 """`tape-arith run`: generate, train, score and draw in one command."""
 
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -37,6 +37,8 @@ def command(
     task: option.TaskName = None,
     datasets: _Datasets = Path("data"),
     runs: option.MadeRuns = Path("runs"),
+    dry_run: option.DryRun = False,
+    on: option.On = None,
     time_limit: option.TimeLimit = None,
     archive: option.Archive = None,
     threads: option.Threads = None,
@@ -52,21 +54,22 @@ def command(
     from tape_arith.arith.api import runs as api
 
     configure(threads)
+    chosen: dict[str, Any] = {
+        "seeds": job_options.whole_numbers("--seeds", seeds),
+        "preset": preset,
+        "task": task,
+        "runs": runs,
+        "datasets": datasets,
+        "slots": job_options.estimated_slots(dry_run, on, slots),
+        "engine": engine,
+        "options": job_options.train_options(backend, compiled, no_curves, track, precision),
+        "settings": parse_settings(settings),
+    }
     with job_options.stopping(time_limit) as stopper:
-        outcome = api.run(
-            ",".join(pe),
-            seeds=job_options.whole_numbers("--seeds", seeds),
-            preset=preset,
-            task=task,
-            runs=runs,
-            datasets=datasets,
-            slots=slots,
-            engine=engine,
-            options=job_options.train_options(backend, compiled, no_curves, track, precision),
-            archive=archive,
-            stopper=stopper,
-            settings=parse_settings(settings),
-        )
+        if dry_run:
+            job_options.print_plan(api.plan_run(",".join(pe), **chosen), on)
+            return
+        outcome = api.run(",".join(pe), archive=archive, stopper=stopper, **chosen)
     for file in outcome.files:
         print(file)
     job_options.conclude(outcome, stopper)

@@ -25,9 +25,6 @@ _Sweep = Annotated[
         autocompletion=completion.complete_sweep,
     ),
 ]
-_DryRun = Annotated[
-    bool, typer.Option("--dry-run", help="Show jobs, cost and estimated time; write nothing.")
-]
 _Detach = Annotated[
     bool,
     typer.Option(
@@ -41,7 +38,8 @@ _Detach = Annotated[
 def command(
     sweep: _Sweep,
     runs: option.MadeRuns = Path("runs"),
-    dry_run: _DryRun = False,
+    dry_run: option.DryRun = False,
+    on: option.On = None,
     time_limit: option.TimeLimit = None,
     archive: option.Archive = None,
     slots: option.Slots = None,
@@ -61,24 +59,21 @@ def command(
     the tables to stdout.
     """
     from tape_arith.arith.api.runs import plan_sweep
-    from tape_arith.arith.sweeps import estimate
     from tape_arith.arith.sweeps.engines import connect
+    from tape_arith.arith.sweeps.estimate import forecast_total
     from tape_arith.arith.terminal import say
 
     configure(threads)
     engine += ":detach=true" * detach
+    slots = job_options.estimated_slots(dry_run, on, slots)
     options = job_options.train_options(backend, compiled, no_curves, track, precision)
     with job_options.stopping(time_limit) as stopper:
         planned = plan_sweep(sweep, runs=runs, slots=slots, engine=engine, options=options)
-        if not dry_run:
-            connect(planned.remote)
-        costs = planned.costs()
         if dry_run:
-            preview = planned.preview()
-            text = "\n\n".join(filter(None, [estimate.forecast_text(costs), preview]))
-            print(json.dumps({**costs, "batch": preview}, indent=1) if as_json else text)
+            job_options.print_plan(planned, on, as_json)
             return
-        say(f"{planned.sweep.name}: {estimate.forecast_total(costs)}")
+        connect(planned.remote)
+        say(f"{planned.sweep.name}: {forecast_total(planned.costs())}")
         outcome = planned.run(stopper, archive)
         try:
             (_print_json if as_json else _show)(planned, outcome.files)

@@ -2,7 +2,6 @@
 
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from itertools import chain
 from pathlib import Path
 from statistics import fmean
@@ -47,8 +46,8 @@ from tape_arith.arith.sweeps.archive import archiving
 from tape_arith.arith.sweeps.engines import Engine, connect, remote_engine
 from tape_arith.arith.sweeps.engines.local import local_engine
 from tape_arith.arith.sweeps.engines.worker import JobState, read_state, state_file, write_state
-from tape_arith.arith.sweeps.estimate import forecast
-from tape_arith.arith.sweeps.jobs import Job, JobEnd, ScoreJob, TrainJob, done_jobs, log_file, plan
+from tape_arith.arith.sweeps.estimate import Plan
+from tape_arith.arith.sweeps.jobs import Job, JobEnd, ScoreJob, TrainJob, log_file, plan
 from tape_arith.arith.sweeps.run_jobs import Outcome, run_jobs, say_result, with_files
 from tape_arith.arith.sweeps.slots import Slots, choose_slots
 from tape_arith.arith.sweeps.sweep import RUN, Combination, Sweep, sweep_copy, sweep_folder
@@ -113,33 +112,13 @@ def _free_requests(requests: Sequence[Request]) -> tuple[list[Request], list[tup
     return free, failed
 
 
-@dataclass(frozen=True)
-class PlannedSweep:
-    """The jobs of a sweep and where they run."""
-
-    sweep: Sweep
-    out: Path
-    requests: Sequence[Request]
-    jobs: Sequence[Job]
-    slots: Slots
-    remote: Engine | None
-    """The engine that runs jobs on other machines; None: they run here."""
+class PlannedSweep(Plan):
+    """A sweep that can run."""
 
     @property
     def folder(self) -> Path:
         """The folder of the sweep's logs, states and tables."""
         return sweep_folder(self.sweep.name, self.out)
-
-    def costs(self) -> dict[str, Any]:
-        """Estimate what the jobs cost, as `forecast` does; times a few steps here."""
-        return forecast(self.sweep, self.jobs, self.slots, here=self.remote is None)
-
-    def preview(self) -> str:
-        """Return how the jobs that could start now would be sent, if the engine can say it."""
-        done = done_jobs(self.jobs)
-        ready = sum(j.id not in done and done.issuperset(j.depends) for j in self.jobs)
-        preview = getattr(self.remote, "preview", None)
-        return preview(ready) if preview and ready else ""
 
     def run(self, stopper: Stopper | None = None, archive: Path | None = None) -> Outcome:
         """Run the jobs that are not done, then write the tables of what is scored.
@@ -186,12 +165,37 @@ def plan_sweep(
     sweep: Sweep, options: TrainOptions, out: Path, slots: int | None, engine: str
 ) -> PlannedSweep:
     """Plan the jobs of a sweep below `out`. Raises UsageError if one could not run."""
-    remote = remote_engine(engine, slots, sweep_folder(sweep.name, out))
     requests = sweep.requests(out)
-    _check(requests, options.compute if remote is None else AUTO)
     jobs = plan(requests, options, out, sweep.splits)
-    shares = choose_slots(jobs, slots) if remote is None else Slots(slots or 1, threads=1)
-    return PlannedSweep(sweep, out, requests, jobs, shares, remote)
+    return PlannedSweep(sweep, out, requests, jobs, *_places(sweep, out, jobs, slots, engine))
+
+
+def plan_run(
+    requests: Sequence[Request],
+    options: TrainOptions,
+    datasets: Path,
+    slots: int | None,
+    engine: str,
+) -> Plan:
+    """Plan what `run_requests` does, as a sweep of one preset. Raises UsageError likewise."""
+    first = requests[0]
+    sweep = Sweep(RUN, "", (first.preset,), (Combination(first.preset, (first.config,)),), ())
+    jobs = plan(requests, options, first.root, data=datasets)
+    places = _places(sweep, first.root, jobs, slots, engine)
+    return Plan(sweep, first.root, requests, jobs, *places)
+
+
+def _places(
+    sweep: Sweep, out: Path, jobs: Sequence[Job], slots: int | None, engine: str
+) -> tuple[Slots, Engine | None]:
+    """Return the slots of jobs, and the engine if they run on other machines.
+
+    Raises UsageError if a job could not run there.
+    """
+    remote = remote_engine(engine, slots, sweep_folder(sweep.name, out))
+    compute = jobs[0].options.compute if remote is None else AUTO
+    _check([job.request for job in jobs], compute)
+    return Slots(slots or 1, threads=1) if remote else choose_slots(jobs, slots), remote
 
 
 def _check(requests: Sequence[Request], compute: Compute) -> None:

@@ -81,7 +81,11 @@ SENTENCES = {
     "leaderboard --csv --label tape=Ours": (
         "--label changes a figure or a table for a paper: add --figure or --out table.tex"
     ),
+    "run --pe rope --on h200": (
+        "--on only estimates: add --dry-run, or leave out --on to run here"
+    ),
     # Values.
+    "run --pe rope TINY --dry-run --on a100": "unknown measured GPU 'a100': Known: ...",
     "train --pe rope --time-limit soon": (
         "--time-limit takes 90s, 25m, 1h30m or 1:30:00, not 'soon'"
     ),
