@@ -114,15 +114,25 @@ class Run(runs_on_disk.Run):
         self,
         extrapolation: str | None = None,
         *,
+        dataset_id: str | None = None,
         out: str | Path | None = None,
         fresh: bool = False,
     ) -> Path:
-        """Write the run as a model for transformers; return the folder, by default in exports."""
+        """Write the run as a model for transformers; return the folder, by default in exports.
+
+        dataset_id  a benchmark on the Hub, as OWNER/NAME, whose results the means are written as
+        """
         from tape_arith.arith.export.export_run import export_run
 
         configure()
         folder = None if out is None else Path(out)
-        return export_run(self, extrapolation=_parsed(extrapolation), out=folder, fresh=fresh)
+        return export_run(
+            self,
+            extrapolation=_parsed(extrapolation),
+            dataset_id=dataset_id,
+            out=folder,
+            fresh=fresh,
+        )
 
 
 @checked

@@ -45,6 +45,7 @@ def export_run(
     run: Run,
     *,
     extrapolation: NamePart | None = None,
+    dataset_id: str | None = None,
     out: Path | None = None,
     fresh: bool = False,
 ) -> Path:
@@ -52,8 +53,10 @@ def export_run(
 
     A folder that holds the same export is left as it is.
 
+    dataset_id  a benchmark on the Hub whose results the means are written as; None: of none
+
     Raises UsageError for a run that is not finished, an encoding or a task that cannot be exported,
-    or an `out` that holds something else.
+    an `out` that holds something else, or a `dataset_id` without a grid.
     """
     record = trained_record(run)
     check_encoding(record.name, "an export writes the decoder of this suite")
@@ -75,17 +78,32 @@ def export_run(
         "weights_sha256": sha256(run.final),
         "grid_sha256": sha256(grid) if grid.exists() else None,
     }
+    if dataset_id is not None:
+        _check_benchmark(dataset_id, run, grid)
+        facts["dataset_id"] = dataset_id
     if not fresh and (out / _WEIGHTS).exists() and is_exported(out, facts):
         return out
     with exported(out, facts, fresh) as target:
-        _write_model(target, run, name, record)
+        _write_model(target, run, name, record, dataset_id)
     return out
 
 
 # ---- model -------------------------------------------------------------------------------------
 
 
-def _write_model(target: Path, run: Run, name: Name, record: RunRecord) -> None:
+def _check_benchmark(dataset_id: str, run: Run, grid: Path) -> None:
+    """Raise UsageError if the run has no results of a benchmark on the Hub."""
+    if not re.fullmatch(r"[\w.-]+/[\w.-]+", dataset_id, re.ASCII):
+        raise UsageError(f"--dataset-id takes OWNER/NAME, as the Hub has it, not '{dataset_id}'")
+    if not grid.exists() or not Grid.load(grid).complete:
+        raise UsageError(
+            f"{run.path} has no complete {grid.name}, whose means --dataset-id writes: score it"
+        )
+
+
+def _write_model(
+    target: Path, run: Run, name: Name, record: RunRecord, dataset_id: str | None
+) -> None:
     decoder = trained_decoder(run, name, record)
     version = own_version()
     files = source_files(name, version)
@@ -97,7 +115,10 @@ def _write_model(target: Path, run: Run, name: Name, record: RunRecord) -> None:
         files[file] = render(file, special=SPECIAL, vocabulary=vocabulary)
     for file, content in _configs(name, record, decoder).items():
         files[file] = json.dumps(content, indent=1, ensure_ascii=False) + "\n"
-    files["README.md"] = _model_card(run, name, record, decoder)
+    card = _card_values(run, name, record, decoder) | {"dataset_id": dataset_id}
+    files["README.md"] = render("model_card.md", **card)
+    if dataset_id is not None:
+        files[".eval_results/tape-arith.yaml"] = render("eval_results.yaml", **card)
     for file, text in files.items():
         write_text(target / file, text)
     # A checkpoint omits the buffers that an encoding computes from its setting; an export has them.
@@ -180,8 +201,8 @@ def answer_width(task: TwoOperands) -> tuple[int, int]:
 # ---- model card --------------------------------------------------------------------------------
 
 
-def _model_card(run: Run, name: Name, record: RunRecord, decoder: Decoder) -> str:
-    """Format a run's model card, with its grid if it is scored. Raises Failure if it is corrupt."""
+def _card_values(run: Run, name: Name, record: RunRecord, decoder: Decoder) -> dict[str, Any]:
+    """Return what a model card says, of the grid if there is one. Raises Failure if corrupt."""
     file = run.grid_file(name.extrapolation)
     grid = Grid.load(file) if file.exists() else None
     panel = None if grid is None else Panel.of([grid])
@@ -190,8 +211,7 @@ def _model_card(run: Run, name: Name, record: RunRecord, decoder: Decoder) -> st
         located.append(locate("extrapolation", name.extrapolation.name))
     task = _two_operands(record.config.task)
     prompt, _, answer = task.text(f"48{task.symbol}5").partition("=")
-    return render(
-        "model_card.md",
+    return dict(
         name=name,
         record=record,
         config=record.config,

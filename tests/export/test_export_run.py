@@ -71,6 +71,30 @@ def test_the_hub_reads_the_means_and_their_intervals(run: Path, here: Path) -> N
     assert hub.ModelCard.load(here / "unscored" / "README.md").data.eval_results is None
 
 
+def test_the_hub_reads_the_results_of_a_benchmark(run: Path, here: Path) -> None:
+    yaml = pytest.importorskip("yaml", reason="needs PyYAML")
+    done("export", run, "--dataset-id", "lab/addition", "--out", "there")
+    text = (here / "there" / ".eval_results" / "tape-arith.yaml").read_text()
+    entries = {entry["dataset"]["task_id"]: entry for entry in yaml.safe_load(text)}
+    grid = Grid.load(run / "grid.json")
+    panel, sizes = Panel.of([grid]), f"{grid.trained_digits}-to-{grid.max_digits}-digits"
+    assert list(entries) == [f"addition-{sizes}-{r.replace('_', '-')}" for r in MEANS]
+    for region, entry in zip(MEANS, entries.values(), strict=True):
+        interval = panel.interval(region)
+        assert interval is not None and entry["value"] == round(interval.mean, 6)
+        assert entry["dataset"]["id"] == "lab/addition"
+        assert f"{interval.low:.6f} to {interval.high:.6f} over problems" in entry["notes"]
+        assert grid.evaluation.sha256 in entry["notes"]
+    if hasattr(hub := pytest.importorskip("huggingface_hub"), "parse_eval_result_entries"):
+        parsed = hub.parse_eval_result_entries(yaml.safe_load(text))
+        assert [each.value for each in parsed] == [each["value"] for each in entries.values()]
+    assert "FOLDER/.eval_results .eval_results" in (here / "there" / "README.md").read_text()
+    with untouched(here / "there"):
+        assert "--fresh" in refused("export", run, "--out", "there")
+    done("export", run)
+    assert not list(here.glob("exports/*/.eval_results"))
+
+
 def test_variants_of_the_decoder_are_exported(here: Path) -> None:
     variant: dict[str, Any] = {"norm": "deepnorm", "loops": 3, "input_injection": True}
     variant["attention_scale"] = "log"

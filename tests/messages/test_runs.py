@@ -95,6 +95,13 @@ REFUSED: Table = {
         "export runs/mini/rope/seed-0 --out data": (
             "data exists and is no export of tape-arith: choose another --out"
         ),
+        "export runs/mini/rope/seed-0 --dataset-id addition": (
+            "--dataset-id takes OWNER/NAME, as the Hub has it, not 'addition'"
+        ),
+        "export runs/mini/rope/seed-0 --with yarn --dataset-id lab/addition": (
+            "runs/mini/rope/seed-0 has no complete grid+yarn.json, whose means --dataset-id "
+            "writes: score it"
+        ),
         "study stability runs/mini/rope/seed-0 --problems 28": (
             "the evaluation set has 27 problems, not 28: give --problems 27 or fewer"
         ),
