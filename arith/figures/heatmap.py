@@ -171,12 +171,16 @@ def _check_axes(axes: Sequence[Axes], panels: Sequence[Panel], *, has_lines: boo
 
 
 def _lines_above(panel: Panel, place: Layout) -> list[str]:
-    """Return the lines below the name of a panel; the last has its seeds and marks, if any has."""
+    """Return the lines below the name of a panel; the last has its seeds and marks, if any.
+
+    A panel without a mark has no line for it, so that its name is right above its numbers.
+    """
     words = [captions.mean_line(panel, region, place.means) for region in place.means]
     # The mark of what is not ranked has the room of the prior above small panels.
     prior = "" if place.brief and panel.convergence else prior_word(panel)
     seeds = captions.seeds_line(panel) if place.numbers == "all" else ""
-    return [*words, *[", ".join(filter(None, [seeds, prior]))] * place.marked]
+    last = ", ".join(filter(None, [seeds, prior]))
+    return [*words, last] if last or panel.convergence else words
 
 
 def difference_limit(points: Floats) -> int:
@@ -246,7 +250,7 @@ def _draw_difference(
     _label_axes(ax, lengths, place, left=place.columns == 1, bottom=True)
     means = place.means
     words = [captions.difference_line(first, second, region, means) for region in means]
-    words += ["over problems, not over seeds" * bool(means)] * place.marked
+    words += ["over problems, not over seeds"] * bool(means and place.marked)
     name = " \N{MINUS SIGN} ".join(labels[panel.name] for panel in panels)
     if text_width(name, 5, "bold") > 72 * place.side:  # shortened, it would lose its minus
         name = "first \N{MINUS SIGN} second"

@@ -319,6 +319,23 @@ def test_numbers_above_panels() -> None:
     assert heights == sorted(heights) and heights[0] < heights[1] < heights[2]
 
 
+def test_a_mark_takes_no_room_above_the_panels_without_one() -> None:
+    figure = compose([panel("rope"), panel("rand-rope"), panel("fire", inside=90)], numbers="out")
+    figure.draw_without_rendering()
+    lines = []
+    for ax in figure.axes[:3]:
+        texts = [text for text in ax.texts if text.get_text()]
+        heights = {round(text.get_window_extent().y0 - ax.bbox.y1) for text in texts}
+        name = next(text for text in ax.findobj(Text) if text.get_text() == ax.get_title("left"))
+        gap = name.get_window_extent().y0 - max(text.get_window_extent().y1 for text in texts)
+        assert 0 <= gap < texts[0].get_window_extent().height, "a name is right above its lines"
+        assert min(heights) < 8 * figure.dpi / 72, "and these right above their panel"
+        lines.append(len(heights))
+    assert lines == [1, 2, 2]
+    assert "told" in words(figure, figure.axes[1]) and "told" not in words(figure, figure.axes[0])
+    assert_texts_are_apart(figure)
+
+
 def test_two_without_their_difference_on_a_scale_that_ends_early() -> None:
     figure = compose([panel("rope"), panel("fire")], difference=False, vmax=40)
     assert len(figure.axes) == 3 and "higher" not in words(figure)
