@@ -1,5 +1,8 @@
 PYTHON ?= python3
 BIN = .venv/bin
+# The build of torch that uv takes, if there is uv: auto has CUDA packages only where a GPU is. cpu
+# and cu128, for example, name one.
+TORCH ?= auto
 
 .PHONY: demo test test-slow lint docs clean
 
@@ -30,14 +33,17 @@ docs: .venv/demo
 .venv/dev: pyproject.toml constraints.txt
 	$(call install,.[dev])
 
-# A Python without ensurepip still sets up, if it has pip itself.
+# A Python without ensurepip still sets up, if it has pip itself. pip takes torch from where its
+# settings say, also where uv cannot reach the build that it chose.
 define install
 	@test -x $(BIN)/python || $(PYTHON) -m venv .venv 2>/dev/null \
 		|| $(PYTHON) -m venv --clear --without-pip .venv
 	@if $(BIN)/python -m pip --version >/dev/null 2>&1; then pip="$(BIN)/python -m pip"; \
 		else pip="$(PYTHON) -m pip --python $(BIN)/python"; fi; \
 		echo "installing into .venv (the first time takes a minute or two)"; \
-		$$pip install -q --disable-pip-version-check -c constraints.txt -e '$(1)'
+		{ command -v uv >/dev/null && uv pip install -q --python $(BIN)/python \
+			--torch-backend $(TORCH) -c constraints.txt -e '$(1)'; } \
+		|| $$pip install -q --disable-pip-version-check -c constraints.txt -e '$(1)'
 	@touch $@
 endef
 
