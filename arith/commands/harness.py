@@ -53,7 +53,8 @@ def command(
     """Score an existing language model on the grid of a preset, by lm-evaluation-harness.
 
     It continues text greedily, and the first line of that is its answer. Without --task, numbers
-    of the preset's task are written as people write them, most significant digit first.
+    of the preset's task are written as people write them, most significant digit first. No
+    leaderboard has the grid; tape_arith.heatmap draws those of several models side by side.
     """
     from tape_arith.arith.api.language_models import score_language_model
     from tape_arith.arith.harness.score import summary
