@@ -29,6 +29,7 @@ _OTHER_PAGES = {
     "../../models/encodings/README.md": "all encodings in one table",
     "../../models/others/README.md": "a model of your own in the place of the decoder",
     "../tasks/README.md": "all tasks in one table, and how to add one",
+    "../machines.md": "a GPU box and its hours, several nodes, Apple and Windows",
     "../sweeps/README.md": "many runs, on one machine or several",
     "../export/README.md": "trained runs as models of transformers",
     "../studies/README.md": "what is measured inside trained runs",

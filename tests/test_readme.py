@@ -29,7 +29,12 @@ from tests.helpers.tiny_runs import SETTINGS, done
 
 FILES = ("pyproject.toml", "README.md", "py.typed")
 ROOT = Path(cli.__file__).parent
-READMES = [*ROOT.glob("README.md"), *ROOT.glob("arith/*/README.md"), *ROOT.glob("models/README.md")]
+READMES = [
+    *ROOT.glob("README.md"),
+    *ROOT.glob("arith/*.md"),
+    *ROOT.glob("arith/*/README.md"),
+    *ROOT.glob("models/README.md"),
+]
 TEXT = "\n".join(path.read_text(encoding="utf-8") for path in READMES)
 BLOCK = re.compile(r"^```(sh|python)\n(.*?)^```$", flags=re.MULTILINE | re.DOTALL)
 ELSEWHERE = {"make"}
