@@ -21,6 +21,7 @@ from typing import Any
 
 from pydantic_core import from_json
 
+from tape_arith.arith.archives import on_disk
 from tape_arith.arith.errors import Corrupt, Failure
 from tape_arith.arith.machine import host_id, is_alive
 
@@ -160,13 +161,13 @@ def append_line(path: Path, text: str) -> None:
 
 @contextmanager
 def open_file(path: Path) -> Iterator[BufferedReader]:
-    """Open a regular file, or a link to it, for reading.
+    """Open a regular file, or a link to it, for reading; also one in an archive of runs.
 
     Raises Failure, naming the file, also for an error inside the block.
     """
     try:
         # A plain open() waits forever for the writer of a named pipe.
-        descriptor = os.open(path, os.O_RDONLY | _NOT_WAITING)
+        descriptor = os.open(on_disk(path.parent) / path.name, os.O_RDONLY | _NOT_WAITING)
         if not stat.S_ISREG(os.fstat(descriptor).st_mode):
             os.close(descriptor)
             raise Failure(f"cannot read {path}: it is not a file")

@@ -16,6 +16,7 @@ from pathlib import Path
 
 from filelock import LeaseSettingsMismatch, SoftFileLease, Timeout
 
+from tape_arith.arith.archives import check_writable
 from tape_arith.arith.errors import EXIT_AGAIN, Failure
 from tape_arith.arith.files import read_text, remove_stale_temporaries, write_text
 from tape_arith.arith.machine import is_alive
@@ -41,8 +42,9 @@ def lock_folder(folder: Path, activity: str = "train") -> Iterator[None]:
     """Lock `folder`, created if missing, and show other processes the `activity`.
 
     A process may lock a folder twice. Raises Busy if another process holds the lock; Failure if
-    writing fails or the folder holds a link.
+    writing fails or the folder holds a link; UsageError if it is in an archive.
     """
+    check_writable(folder)
     key = folder.resolve()
     if key in _held:
         yield

@@ -13,6 +13,7 @@ from typing import Annotated
 
 import typer
 
+from tape_arith.arith.archives import check_writable
 from tape_arith.arith.commands import completion
 from tape_arith.arith.data.bucket import known_split
 from tape_arith.arith.documents import MOST_INTEGER
@@ -38,6 +39,12 @@ def written_file(path: Path | None) -> Path | None:
     """Return the file that a command will write. Raises Failure if it would replace no file."""
     if path is not None:
         check_replaceable(path)
+    return path
+
+
+def _written_folder(path: Path) -> Path:
+    """Return the folder that a command will write. Raises UsageError if it is an archive."""
+    check_writable(path)
     return path
 
 
@@ -117,8 +124,7 @@ Runs = Annotated[
     typer.Option(
         "--runs",
         metavar="DIR",
-        file_okay=False,
-        help="The folder of runs.",
+        help="The folder of runs, or an archive of `pack`.",
         rich_help_panel=WHERE,
     ),
 ]
@@ -127,8 +133,7 @@ ComparedRuns = Annotated[
     typer.Option(
         "--runs",
         metavar="DIR",
-        file_okay=False,
-        help="The folder of runs; given twice, of two labs, together.",
+        help="The folder of runs, or an archive of `pack`; given twice, of two labs, together.",
         rich_help_panel=WHERE,
     ),
 ]
@@ -139,9 +144,9 @@ MadeRuns = Annotated[
         "--runs",
         "--out",
         metavar="DIR",
-        file_okay=False,
         help="The folder of runs.",
         rich_help_panel=WHERE,
+        callback=_written_folder,
     ),
 ]
 Archive = Annotated[

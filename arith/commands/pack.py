@@ -5,11 +5,15 @@ from typing import Annotated
 
 import typer
 
+from tape_arith.arith.commands import option
 from tape_arith.arith.errors import Failure
 
 EXAMPLE = "tape-arith pack runs --out our-lab.tgz"
 
-_Runs = Annotated[Path, typer.Argument(metavar="RUNS", help="The folder of runs.")]
+_Runs = Annotated[
+    list[Path],
+    typer.Argument(metavar="RUNS|ARCHIVE", help="Folders of runs, and what `pack` has written."),
+]
 _Out = Annotated[
     Path, typer.Option("--out", "-o", help="The archive to write: a name that ends in .tgz.")
 ]
@@ -18,18 +22,27 @@ _Weights = Annotated[
 ]
 
 
-def command(out: _Out, runs: _Runs = Path("runs"), weights: _Weights = False) -> None:
+def command(
+    out: _Out,
+    runs: _Runs = option.OWN_RUNS,
+    preset: option.Preset = None,
+    weights: _Weights = False,
+) -> None:
     """Put records, metrics and grids of all runs into one archive, to send to others.
 
-    Runs that `tape-arith validate` calls invalid are refused, and named.
+    It may be one of those that it is made of. Runs that `tape-arith validate` calls invalid are
+    refused, and named, as are two different results of one run.
     """
+    from tape_arith.arith.runs.find import every_run
     from tape_arith.arith.sharing.pack import pack
     from tape_arith.arith.sharing.validate import validate
 
-    if faults := [f"{each.run}: {each.faults[0]}" for each in validate(runs) if each.faults]:
-        raise Failure(
-            f"{len(faults)} of the runs in {runs} are invalid, the first is {faults[0]}; "
-            f"`tape-arith validate {runs}` names all"
-        )
-    pack(runs, out, weights=weights)
+    for root in runs:
+        verdicts = validate(root, preset)
+        if faults := [f"{each.run}: {each.faults[0]}" for each in verdicts if each.faults]:
+            raise Failure(
+                f"{len(faults)} of the runs in {root} are invalid, the first is {faults[0]}; "
+                f"`tape-arith validate {root}` names all"
+            )
+    pack([run for root in runs for run in every_run(root, preset)], out, weights=weights)
     print(out)

@@ -23,11 +23,9 @@ def command(results: _Results = Path("runs"), as_json: option.AsJson = False) ->
 
     Exit code 1 if a run is invalid. Whether its counts are true only scoring again can tell.
     """
-    from tape_arith.arith.sharing.pack import opened
     from tape_arith.arith.sharing.validate import validate
 
-    with opened(results) as runs:
-        verdicts = validate(runs)
+    verdicts = validate(results)
     if as_json:
         print(json.dumps([asdict(each) for each in verdicts], indent=1))
     else:

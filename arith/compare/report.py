@@ -14,7 +14,7 @@ from tape_arith.arith.compare.selection import Key, Selection, TolerantState, ke
 from tape_arith.arith.grids.grid import Grid
 from tape_arith.arith.grids.panel import Panel
 from tape_arith.arith.runs.command_lines import reproduction_commands
-from tape_arith.arith.runs.find import run_at
+from tape_arith.arith.runs.find import run_place
 
 _MACHINE = ("commit", "torch", "hardware", "dtype", "attention", "threads")
 """The facts of a machine that a report lists, after the version of tape-arith."""
@@ -92,7 +92,7 @@ def _provenance(root: Path, grids: Sequence[Grid], state: TolerantState | None) 
         **dict.fromkeys(("tape-arith", *_MACHINE, "trained in", "dataset"), ""),
     }
     # Without the folders above the runs, which are private.
-    folder = run_at(Path(), *key(first)).path.as_posix()
+    folder = run_place(*key(first)).as_posix()
     if state is None:
         return Provenance(first.encoding, first.seed, folder, facts)
     machine, seconds = state.record.machine, state.record.seconds

@@ -193,7 +193,7 @@ class Selection:
         closest = max(scored, key=lambda name: len(scored[name].intersection(self.wanted)))
         missing = [name for name in self.named if str(name) not in scored[closest]]
         commands = "; ".join(score_command(root, closest, name, words) for name in missing)
-        place = f"{', '.join(map(str, missing))} in {preset_folder(root, closest)}{words}"
+        place = f"{', '.join(map(str, missing))} in {root / slug(closest)}{words}"
         return UsageError(f"no scored run of {place}: {next_step(root, commands)}")
 
     def figure_path(self, panels: Sequence[Panel], form: str = "") -> Path:

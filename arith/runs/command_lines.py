@@ -6,11 +6,12 @@ from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
+from tape_arith.arith.archives import archive_of, how_to_unpack, is_archive
 from tape_arith.arith.errors import Failure, UsageError
 from tape_arith.arith.grids.evaluation_set import EvaluationSet
 from tape_arith.arith.grids.grid import Grid
 from tape_arith.arith.registry.names import Name, NamePart
-from tape_arith.arith.runs.find import find_runs, run_at
+from tape_arith.arith.runs.find import find_runs, run_at, run_place
 from tape_arith.arith.runs.preset import changed_settings, is_preset
 from tape_arith.arith.runs.record import RunRecord
 from tape_arith.arith.runs.run import Run
@@ -118,7 +119,7 @@ def _training_lines(root: Path, record: RunRecord) -> list[list[str]]:
 
 
 def _new_folder(record: RunRecord) -> Path:
-    return run_at(Path("runs"), record.preset, record.encoding, record.seed).path
+    return Path("runs") / run_place(record.preset, record.encoding, record.seed)
 
 
 def _quoted(words: list[str]) -> str:
@@ -133,6 +134,8 @@ def score_options(extrapolation: NamePart | str | None, evaluation_set: Evaluati
 
 def why_no_weights(run: Run) -> str:
     """Say why a run has no final weights, and how to get weights."""
+    if archive := archive_of(run.path):
+        return how_to_unpack(archive)
     if run.state().lacks_weights:
         return (
             f"{run.path} is scored, but its weights are not here: put {run.final.name} into "
@@ -164,7 +167,8 @@ def other_run_roots(root: Path) -> str:
             above = os.path.normpath(root / "/".join([".."] * up))
             return f"{root} is the folder of {part}: name that of all runs, --runs {above}"
     deeper = ("*", "*/*")  # a sweep that varies settings has a folder for each combination
-    roots = sorted({p.parents[3] for at in deeper for p in root.glob(f"{at}/*/*/seed-*/run.json")})
+    roots = {p.parents[3] for at in deeper for p in root.glob(f"{at}/*/*/seed-*/run.json")}
+    roots |= {p.parent for at in deeper for p in root.glob(f"{at}/*") if is_archive(p)}
     if not roots:
         return ""
-    return f"there are some in {', '.join(map(str, roots[:5]))}: name one with --runs"
+    return f"there are some in {', '.join(map(str, sorted(roots)[:5]))}: name one with --runs"

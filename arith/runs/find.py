@@ -1,11 +1,13 @@
 """Find runs and grids below a folder of runs. Never imports torch."""
 
 import os
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from fnmatch import fnmatchcase
+from itertools import product
 from pathlib import Path
 
+from tape_arith.arith.archives import archive_of, is_archive, on_disk
 from tape_arith.arith.data.bucket import EVALUATION
 from tape_arith.arith.errors import Failure, UsageError
 from tape_arith.arith.files import slug
@@ -18,13 +20,24 @@ from tape_arith.arith.terminal import say
 
 
 def preset_folder(root: Path, preset: str) -> Path:
-    """Return the folder of the runs of a preset, as in runs/mini@modular-sum@modulus=97."""
-    return root / slug(preset)
+    """Return the folder for what is made of a preset's runs: among them, or beside an archive."""
+    archive = archive_of(root)
+    return (archive.parent if archive else root) / slug(preset)
+
+
+def run_place(preset: str, encoding: Encoding | str, seed: int) -> Path:
+    """Return where a run is in its folder of runs, as in mini@modular-sum@modulus=97/rope/seed-0.
+
+    It is always below that folder, because its parts are plain names.
+    """
+    return Path(slug(preset), slug(str(encoding)), f"seed-{seed}")
 
 
 def run_at(root: Path, preset: str, encoding: Encoding | str, seed: int) -> Run:
-    """Return a run, whose path is always below `root`, because its parts are plain names."""
-    return Run(preset_folder(root, preset) / slug(str(encoding)) / f"seed-{seed}")
+    """Return a run: in `root`, also if it is not there yet, or in an archive that `root` holds."""
+    place = run_place(preset, encoding, seed)
+    runs = [Run(source / place) for source in _sources(root)]
+    return next((run for run in runs if run.exists()), runs[0])
 
 
 def existing_run(path: Path) -> Run:
@@ -43,22 +56,54 @@ def find_runs(
 ) -> list[Run]:
     """Return the runs below `roots`, sorted by path: all, or those of a preset, encoding or seed.
 
-    Of a run that several folders hold, the first counts. Among them are those whose record cannot
+    A root is an archive or a folder of runs, which may hold archives. Of a run that is in several,
+    the first counts; a folder comes before its archives. Among them are those whose record cannot
     be read. A folder that cannot be listed is named on stderr.
     """
-    parts = ["*" if part is None else slug(str(part)) for part in (preset, encoding)]
     found: dict[Path, Run] = {}
     for root in _each(roots):
-        folders = [root]
+        for run in every_run(root, preset, encoding, seed):
+            found.setdefault(run.place, run)
+    return list(found.values())
+
+
+def every_run(
+    root: Path,
+    preset: str | None = None,
+    encoding: Encoding | None = None,
+    seed: int | None = None,
+) -> list[Run]:
+    """Return the runs of a folder and of the archives in it, or of an archive: doubles too."""
+    parts = ["*" if part is None else slug(str(part)) for part in (preset, encoding)]
+    found = []
+    for source in _sources(root):
+        folders = [on_disk(source)]
         for pattern in (*parts, f"seed-{'*' if seed is None else seed}"):
             folders = [match for folder in folders for match in _matching(folder, pattern)]
-        for folder in filter(_has_record, sorted(folders)):
-            found.setdefault(folder.relative_to(root), Run(folder))
-    return list(found.values())
+        found.append((source, filter(_has_record, folders)))
+    return _in_order(found)
 
 
 def _each(roots: Path | Sequence[Path]) -> Sequence[Path]:
     return [roots] if isinstance(roots, Path) else roots
+
+
+def _sources(root: Path) -> list[Path]:
+    """Return a folder or archive of runs, and the archives that the folder holds.
+
+    Raises UsageError if it is another file.
+    """
+    if root.is_file() and not is_archive(root):
+        raise UsageError(f"{root} is neither a folder of runs nor an archive of `tape-arith pack`")
+    with suppress(OSError):  # whoever looks for runs there says why
+        return [root, *sorted(filter(is_archive, root.iterdir()))]
+    return [root]
+
+
+def _in_order(found: Iterable[tuple[Path, Iterable[Path]]]) -> list[Run]:
+    """Return runs, sorted by place, from their folders on disk by folder of runs or archive."""
+    runs = [Run(source / Run(folder).place) for source, folders in found for folder in folders]
+    return sorted(runs, key=lambda run: run.place)
 
 
 def _matching(folder: Path, pattern: str) -> list[Path]:
@@ -104,11 +149,11 @@ def find_grids(
     result = []
     patterns = [f"{slug(preset) if preset else '*'}/{each}/seed-*" for each in dict.fromkeys(slugs)]
     runs: dict[Path, Run] = {}
-    for root in _each(roots):
-        for path in (path for pattern in patterns for path in sorted(root.glob(pattern))):
-            run = runs.setdefault(path.relative_to(root), Run(path))
-            if run.path != path:
-                say(f"note: left out: {path}: the same run as {run.path}; another seed would add")
+    for root, pattern in product(_each(roots), patterns):
+        for run in _in_order((source, on_disk(source).glob(pattern)) for source in _sources(root)):
+            path, first = run.path, runs.setdefault(run.place, run).path
+            if first != path:
+                say(f"note: left out: {path}: the same run as {first}; another seed would add")
     states = [run.state() for run in runs.values()]
     check_one_source(states)
     for state in states:

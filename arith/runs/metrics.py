@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
 from pydantic import ConfigDict, Field
 
+from tape_arith.arith.archives import on_disk
 from tape_arith.arith.documents import Count, NonNegative, Part, Share, Text, validated
 from tape_arith.arith.errors import UsageError, unknown
 from tape_arith.arith.files import parse_json, read_text
@@ -71,7 +72,7 @@ def read_lines(path: Path) -> tuple[list[dict[str, Any]], list[str]]:
     """
     lines: list[dict[str, Any]] = []
     faults: list[str] = []
-    *texts, _ = read_text(path).split("\n") if path.exists() else [""]
+    *texts, _ = read_text(path).split("\n") if on_disk(path).exists() else [""]
     for number, text in enumerate(texts, start=1):
         try:
             line = parse_json(text)

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
+from tape_arith.arith.archives import on_disk
 from tape_arith.arith.errors import Failure
 from tape_arith.arith.grids.evaluation_set import DEFAULT_SET, EvaluationSet
 from tape_arith.arith.grids.grid import Grid
@@ -57,7 +58,7 @@ class Request:
         """
         file = self.run.grid_file(self.name.extrapolation, evaluation_set)
         state = self.state()
-        if not (state.exists and file.exists()):
+        if not (state.exists and on_disk(file).exists()):
             return None
         grid = Grid.load(file)
         digits = evaluation_set.max_digits or self.config.tested_digits

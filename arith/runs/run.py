@@ -1,6 +1,7 @@
 """A run on disk: its files, read and written.
 
-    RUNS/PRESET/PE/seed-S/    (RUNS/PRESET@TASK/... where the task is not the preset's own)
+    RUNS/PRESET/PE/seed-S/    (RUNS/PRESET@TASK/... where the task is not the preset's own;
+                               RUNS may be an archive of `tape-arith pack`, which is only read)
         run.json          the record: encoding, seed, config, data, machines, seconds
         metrics.jsonl     one line every few steps
         grid.json         exact match by operand lengths (grid+yarn.json: scored with YaRN;
@@ -21,6 +22,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any, Literal
 
+from tape_arith.arith.archives import on_disk
 from tape_arith.arith.documents import read_document, write_validated
 from tape_arith.arith.errors import Corrupt, Failure
 from tape_arith.arith.files import append_line, slug, write_text
@@ -59,6 +61,11 @@ class Run:
     before_cooldown = _File("weights/before-cooldown.safetensors")
     """The checkpoint from which `train RUN --steps N` continues."""
 
+    @property
+    def place(self) -> Path:
+        """Where it is in its folder of runs or archive: PRESET/PE/seed-S."""
+        return Path(*self.path.parts[-3:])
+
     def grid_file(
         self,
         extrapolation: NamePart | str | None = None,
@@ -70,7 +77,7 @@ class Run:
         return self.path / f"grid{split}{way}{reach}.json"
 
     def exists(self) -> bool:
-        return self.record_file.exists()
+        return on_disk(self.record_file).exists()
 
     def state(self) -> "RunState":
         """Return how far the run is."""
@@ -87,7 +94,15 @@ class Run:
 
     def grid_files(self) -> list[Path]:
         """Return the files of grids, complete or not, sorted by name."""
-        return sorted(self.path.glob("grid*.json"), key=lambda file: file.stem)
+        return sorted(self._matching("grid*.json"), key=lambda file: file.stem)
+
+    def earlier_grid_files(self) -> list[Path]:
+        """Return the files of grids at a budget before it was extended."""
+        return sorted(self._matching("at-*-steps/grid*.json"))
+
+    def _matching(self, pattern: str) -> list[Path]:
+        folder = on_disk(self.path)
+        return [self.path / file.relative_to(folder) for file in folder.glob(pattern)]
 
     def grids(self) -> dict[str, Grid]:
         """Read the grids by file name without suffix; name corrupt grids and leave them out."""
@@ -161,7 +176,7 @@ class Run:
         """Delete the run's files, the record first: the rest alone does not count as a run."""
         check_lock(self.path)
         files = [self.record_file, self.metrics_file]
-        files += [*self.grid_files(), *self.path.glob("at-*-steps/grid*.json")]
+        files += [*self.grid_files(), *self.earlier_grid_files()]
         for file in [*files, *self.path.glob("weights/*.safetensors")]:
             file.unlink(missing_ok=True)
         self.remove_partial()

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from tape_arith.arith.archives import on_disk
 from tape_arith.arith.data.bucket import Bucket, check_covers
 from tape_arith.arith.data.seen import SOON_MADE, SeenProblems
 from tape_arith.arith.decoders.build import user_errors
@@ -65,7 +66,7 @@ def score_run(
         if is_urgent(should_stop):
             raise Stopped
 
-    earlier = None if fresh or not file.exists() else Grid.load(file)
+    earlier = None if fresh or not on_disk(file).exists() else Grid.load(file)
     empty = empty_grid(
         record,
         bucket,
@@ -185,7 +186,7 @@ def _begun(file: Path, empty: Grid, fresh: bool) -> Grid:
 
     Raises UsageError if the grid is not of the run and evaluation set of `empty`.
     """
-    if fresh or not file.exists():
+    if fresh or not on_disk(file).exists():
         return empty
     grid = Grid.load(file)
     if not is_same_run(grid, empty):

@@ -15,7 +15,7 @@ from tape_arith.arith.grids.axes import scored_axes
 from tape_arith.arith.grids.facts import Evaluation
 from tape_arith.arith.grids.grid import Grid
 from tape_arith.arith.registry.names import task_location
-from tape_arith.arith.runs.find import find_runs
+from tape_arith.arith.runs.find import every_run
 from tape_arith.arith.runs.record import RunRecord
 from tape_arith.arith.runs.run import Run
 
@@ -36,11 +36,15 @@ class Verdict:
     notes: tuple[str, ...] = ()
 
 
-def validate(root: Path) -> list[Verdict]:
-    """Check each run below `root`. Raises UsageError if there is none."""
-    runs = find_runs(root)
+def validate(root: Path, preset: str | None = None) -> list[Verdict]:
+    """Check each run of a folder or an archive, or those of a preset.
+
+    Raises UsageError if there is none.
+    """
+    runs = every_run(root, preset)
     if not runs:
-        raise UsageError(f"no run in {root}: `tape-arith list` shows where runs are")
+        of_preset = f" of {preset}" if preset else ""
+        raise UsageError(f"no run{of_preset} in {root}: `tape-arith list` shows where runs are")
     return [_verdict(run, run.path.relative_to(root).as_posix()) for run in runs]
 
 
@@ -54,7 +58,7 @@ def _verdict(run: Run, name: str) -> Verdict:
         run.metrics()
     except Failure as error:
         faults.append(_of(run, error))
-    for file in [*run.grid_files(), *sorted(run.path.glob("at-*-steps/grid*.json"))]:
+    for file in [*run.grid_files(), *run.earlier_grid_files()]:
         try:
             grid = Grid.load(file)
         except Failure as error:
@@ -69,7 +73,7 @@ def _verdict(run: Run, name: str) -> Verdict:
 
 
 def _of(run: Run, error: Failure) -> str:
-    """Return an error with the file's name alone: the folder may be a temporary one."""
+    """Return an error with the file's name alone: its run is named beside it."""
     return str(error).replace(f"{run.path}/", "")
 
 

@@ -32,7 +32,7 @@ def archiving(archive: Path | None, jobs: Sequence[Job]) -> Callable[[Job], None
             return
         scored = [each.request.run for each in jobs if isinstance(each, ScoreJob) and each.done()]
         try:
-            pack(job.request.root, out, runs=list(dict.fromkeys(scored)))
+            pack(list(dict.fromkeys(scored)), out)
         except (Failure, OSError) as error:  # what comes next is worth more than the archive
             say(f"note: {out} is not renewed: {error}")
 

@@ -32,6 +32,10 @@ def as_trained() -> None:
     """Runs of rope, fire and tape, two seeds each; those of tape are scored with yarn only."""
 
 
+def rope_packed() -> None:
+    done("pack", "runs", "-o", "labs/lab.tgz")
+
+
 def rope_without_weights() -> None:
     shutil.rmtree(ROPE / "weights")
 

@@ -9,7 +9,22 @@ from tests.helpers.messages import assert_says
 from tests.messages import prepared
 from tests.messages.prepared import Table, rows
 
+PACKED = "labs/lab.tgz is an archive, which is only read: `tar xzf labs/lab.tgz -C labs` unpacks it"
+
 REFUSED: Table = {
+    prepared.rope_packed: {
+        "train labs/lab.tgz/mini/rope/seed-0 --steps 8": PACKED,
+        "train labs/lab.tgz/mini/rope/seed-0": PACKED,
+        "score labs/lab.tgz/mini/rope/seed-0 --split carry": PACKED,
+        "export labs/lab.tgz/mini/rope/seed-0": PACKED,
+        "ask labs/lab.tgz/mini/rope/seed-0 1+1": PACKED,
+        "train --pe rope TINY --runs labs/lab.tgz": PACKED,
+        "train --pe rope TINY --runs labs --fresh": PACKED,
+        "list --runs runs/mini/rope/seed-0/run.json": (
+            "runs/mini/rope/seed-0/run.json is neither a folder of runs nor an archive of "
+            "`tape-arith pack`"
+        ),
+    },
     prepared.as_trained: {
         "score runs/mini": "runs/mini holds no run: `tape-arith list` shows where runs are",
         "score runs/mini/rope/seed-0 --split hard": (

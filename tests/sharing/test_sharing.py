@@ -9,9 +9,10 @@ from pathlib import Path
 
 import pytest
 
-from tape_arith.arith.sharing import pack as packing
+from tape_arith.arith import archives
+from tests.helpers.committed_runs import ROOTS
 from tests.helpers.documents import edit, edit_text
-from tests.helpers.tiny_runs import call, done, refused, untouched
+from tests.helpers.tiny_runs import call, done, refused, settings, untouched
 
 ROPE = Path("runs/mini/rope/seed-0")
 TAPE = Path("runs/mini/tape/seed-1")
@@ -159,19 +160,65 @@ def test_only_results_leave_an_archive(comparison: Path, monkeypatch: pytest.Mon
             member = tarfile.TarInfo(f"mini/link{kind!r}/seed-0/run.json")
             member.type, member.linkname = kind, "/etc/passwd"
             archive.addfile(member)
-    with packing.opened(Path("evil.tgz")) as folder:
-        out = {str(path.relative_to(folder)) for path in folder.rglob("*") if path.is_file()}
-    assert out == held.keys() and not folder.exists()
+    folder = archives.on_disk(Path("evil.tgz"))
+    out = {str(path.relative_to(folder)) for path in folder.rglob("*") if path.is_file()}
+    assert out == held.keys()
     Path("cut.tgz").write_bytes(Path("lab.tgz").read_bytes()[:2000])
     assert "cut.tgz is no whole archive" in refused("validate", "cut.tgz", code=1)
-    monkeypatch.setattr(packing, "_LARGEST", 1000)
-    assert "more than 1 GiB" in refused("validate", "lab.tgz", code=1)
+    monkeypatch.setattr(archives, "_LARGEST", 1000)
+    shutil.copy("lab.tgz", "large.tgz")
+    assert "more than 1 GiB" in refused("validate", "large.tgz", code=1)
+
+
+def test_an_archive_is_read_as_its_folder(comparison: Path) -> None:
+    commands = [
+        ("leaderboard", "--format", "csv"),
+        ("curves", "--pe", "rope,tape", "--json"),
+        ("tasks", "all", "--format", "csv"),
+    ]
+
+    def outputs(runs: str) -> list[str]:
+        return [done(*command, "--runs", runs).out for command in commands]
+
+    before = outputs("runs")
+    listed = json.loads(done("list", "--json").out)["runs"]
+    done("pack", "runs", "-o", "labs/lab.tgz")
+    shutil.rmtree("runs")
+    for runs, prefix in (("labs", "labs/lab.tgz"), ("labs/lab.tgz", "labs/lab.tgz")):
+        assert outputs(runs) == before
+        now = json.loads(done("list", "--json", "--runs", runs).out)["runs"]
+        assert [run["path"] for run in now] == [
+            run["path"].replace("runs", prefix, 1) for run in listed
+        ]
+    summary = done("score", "labs/lab.tgz/mini/rope/seed-0").out
+    assert summary.startswith("rope seed 0: ")
+    done("run", "--pe", "rope", *settings(), "--runs", "labs")  # nothing is trained twice
+    done("heatmap", "--pe", "rope", "--runs", "labs/lab.tgz")
+    assert {path.name for path in Path("labs").rglob("*.*")} >= {"rope.png", "lab.tgz"}
+    assert not list(Path("labs").rglob("run.json"))
+
+
+def test_packed_results_join(comparison: Path) -> None:
+    done("pack", "runs", "-o", "all.tgz")
+    shutil.copytree("runs", "later")
+    for folder, encoding in (("runs", "tape"), ("later", "fire")):
+        shutil.rmtree(Path(folder, "mini", encoding))
+    done("pack", "runs", "-o", "lab.tgz")
+    done("pack", "lab.tgz", "later", "runs", "-o", "lab.tgz")
+    assert Path("lab.tgz").read_bytes() == Path("all.tgz").read_bytes()
+    shutil.copytree("later/mini", "later/small-20")
+    assert "no run of small-40 in later" in refused(
+        "pack", "later", "--preset", "small-40", "-o", "x.tgz"
+    )
+    other = Path("later/mini/rope/seed-0/metrics.jsonl")
+    other.write_text("")
+    err = refused("pack", "lab.tgz", "later", "--preset", "mini", "-o", "lab.tgz")
+    assert f"lab.tgz/mini/rope/seed-0/metrics.jsonl and {other} are two results of one run" in err
+    assert Path("lab.tgz").read_bytes() == Path("all.tgz").read_bytes()
 
 
 @pytest.mark.slow
-def test_the_committed_results_are_valid() -> None:
-    root = Path(__file__).parents[2] / "results"
-    for folder in (root, root / "tape", *(root / "trials").iterdir()):
-        if folder.is_dir():
-            found = verdicts(folder)
-            assert found and not any(found.values()), folder
+@pytest.mark.parametrize("root", ROOTS, ids=lambda root: root.name)
+def test_the_committed_results_are_valid(root: Path) -> None:
+    found = verdicts(root)
+    assert found and not any(found.values())
