@@ -20,12 +20,13 @@ import pytest
 import torch
 from safetensors.numpy import load_file
 
+from tape_arith.arith.runs.find import find_runs
 from tape_arith.models import hardware
 from tests.helpers.child_processes import start, wait_until
+from tests.helpers.committed_runs import ROOTS
 from tests.helpers.tiny_runs import call, done
 
 GOLDEN = Path(__file__).parent / "golden.json"
-RESULTS = Path(__file__).parent.parent / "results"
 SETTINGS = {
     "trained_digits": 2,
     "tested_digits": 4,
@@ -172,9 +173,7 @@ def _tensor_facts(array: np.ndarray[Any, Any]) -> dict[str, Any]:
 def _frozen_leaderboard() -> dict[str, Any]:
     """The rows of the leaderboards of all committed runs of mini; not the prose around them."""
     boards = {}
-    for runs in sorted(
-        path.parent for path in RESULTS.rglob("mini") if any(path.rglob("run.json"))
-    ):
+    for runs in (root for root in ROOTS if find_runs(root, "mini")):
         output = done("leaderboard", "--preset", "mini", "--runs", runs, "--format", "json")
         sections = json.loads(output.out)["sections"]
         boards[runs.name] = [row for section in sections for row in section["rows"]]

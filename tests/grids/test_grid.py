@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from tape_arith.arith.data.bucket import Bucket
 from tape_arith.arith.errors import Corrupt, UsageError
+from tape_arith.arith.files import read_text
 from tape_arith.arith.grids.axes import (
     REGIONS,
     Bools,
@@ -23,9 +24,9 @@ from tape_arith.arith.grids.axes import (
 )
 from tape_arith.arith.grids.comparable import check_comparable, differences, is_same_run
 from tape_arith.arith.grids.grid import Grid
+from tape_arith.arith.runs.find import every_run
+from tests.helpers.committed_runs import RESULTS
 from tests.helpers.made_grids import DEPTHS, blank, drawn, filled, scored
-
-RESULTS = Path(__file__).parents[2] / "results"
 
 
 def test_masks_by_hand() -> None:
@@ -202,12 +203,12 @@ class TestFile:
             Grid.load(path)
 
     def test_published_grids_are_written_as_they_are_read(self, tmp_path: Path) -> None:
-        paths = sorted(RESULTS.rglob("grid*.json"))
+        paths = [path for run in every_run(RESULTS) for path in run.grid_files()]
         assert len(paths) > 400
-        counted = RESULTS / "trials/learned-6-digits/mini/learned/seed-0/grid.json"
-        for path in [*paths[::25], counted]:  # whose scoring has a whole number
+        (counted,) = every_run(RESULTS / "trials/learned-6-digits")
+        for path in [*paths[::25], *counted.grid_files()]:  # whose scoring has a whole number
             Grid.load(path).save(tmp_path / "grid.json")
-            assert (tmp_path / "grid.json").read_text() == path.read_text(), path
+            assert (tmp_path / "grid.json").read_text() == read_text(path), path
 
 
 class TestComparable:

@@ -11,14 +11,15 @@ import pytest
 
 from tape_arith.arith import machine
 from tape_arith.arith.runs.config import Config
+from tape_arith.arith.runs.find import every_run
 from tape_arith.arith.runs.preset import changed_settings
 from tape_arith.arith.runs.run import Run
+from tests.helpers.committed_runs import RESULTS
 from tests.helpers.documents import edit_text, untimed_record
 from tests.helpers.tiny_runs import contents, done, refused, settings, untouched
 
 ROPE = "runs/mini/rope/seed-0"
 ROOT = Path(__file__).parents[2]
-PUBLISHED = sorted((ROOT / "results").glob("*/*/seed-*/run.json"))
 
 
 def train(*options: object, **changed: object) -> tuple[object, ...]:
@@ -71,12 +72,12 @@ def test_a_run_of_another_version_of_the_task(comparison: Path, finished: bool) 
 
 
 def test_published_runs_are_read() -> None:
-    assert len(PUBLISHED) > 50
+    runs = every_run(RESULTS)
+    assert len(runs) > 500
     recipes = set[tuple[str, Config]]()
-    for file in PUBLISHED:
-        folder = Run(file.parent)
-        record = folder.record()
-        assert record.task_version == 1 and folder.metrics() and record.seconds and record.machine
+    for run in runs:
+        record = run.record()
+        assert record.task_version == 1 and run.metrics() and record.seconds and record.machine
         recipes.add((record.preset, record.config))
     assert not any(changed_settings(config, preset) for preset, config in recipes)
 
