@@ -278,9 +278,13 @@ class PositionalEncoding(nn.Module):
 def constant(numbers: Sequence[float], like: Tensor, dtype: torch.dtype | None = None) -> Tensor:
     """Copy a few numbers to the device of `like`, in its type or in `dtype`.
 
-    Unlike `new_tensor` and indexing with a list this does not wait for the device.
+    Unlike `new_tensor` and indexing with a list this does not wait for the device: kernels write
+    the numbers there, since a recorded step (recording.py) can copy nothing from the CPU.
     """
-    return torch.tensor(numbers, dtype=dtype or like.dtype).to(like.device, non_blocking=True)
+    dtype, device = dtype or like.dtype, like.device
+    if device.type == "cpu":
+        return torch.tensor(numbers, dtype=dtype)
+    return torch.stack([torch.full((), x, dtype=dtype, device=device) for x in numbers])
 
 
 def check_least(name: str, least: int, **options: float | None) -> None:

@@ -16,7 +16,13 @@ from tape_arith.models.cpu_kernels import (
     swap_halves,
     use_custom_backward,
 )
-from tape_arith.models.encoding import PositionalEncoding, PositionalLayer, Setting, State
+from tape_arith.models.encoding import (
+    PositionalEncoding,
+    PositionalLayer,
+    Setting,
+    State,
+    constant,
+)
 from tape_arith.models.errors import UsageError
 from tape_arith.models.sequences import Sequences
 
@@ -108,8 +114,9 @@ class Rotary(PositionalEncoding):
         Angles are computed in float64 and only then rounded, to float32 or wider: in bfloat16
         the indices 3000 and 3001 are the same number.
         """
-        # A blocking copy would make every forward wait for the end of the previous one.
-        theta, amplitude = self.frequencies().to(index.device, non_blocking=True), None
+        theta, amplitude = self.frequencies(), None
+        if theta.device != index.device:
+            theta = constant(theta.tolist(), index, theta.dtype)
         if self.rescaling is not None and not self.training:
             theta, amplitude = self.rescaling(theta, seqs.final_length, self.setting)
             count = len(seqs.final_length)
