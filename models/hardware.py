@@ -28,6 +28,7 @@ class Hardware:
     threads              CPU threads, which `parallel_map` shares out
     attention            name of an attention backend, or "auto"
     compiled             whether a decoder's blocks are compiled
+    recorded             whether training steps of constant shapes are recorded as a CUDA graph
     """
 
     device: str
@@ -35,6 +36,7 @@ class Hardware:
     threads: int = 1
     attention: str = "auto"
     compiled: bool = False
+    recorded: bool = False
 
     def autocast(self) -> torch.autocast:
         return torch.autocast(self.device, self.dtype, enabled=self.dtype != torch.float32)
@@ -90,8 +92,8 @@ def detect(
 ) -> Hardware:
     """Find the GPU if there is one, else the CPU and its threads; the process stays as it is.
 
-    With `compiled` None, blocks are compiled on a GPU only. `precision` is "bfloat16", "float32"
-    or "auto": bfloat16 only where its products are fast.
+    With `compiled` None, blocks are compiled on a GPU only, where steps are then recorded too.
+    `precision` is "bfloat16", "float32" or "auto": bfloat16 only where its products are fast.
     """
     on_gpu = torch.cuda.is_available()
     if on_gpu:
@@ -99,12 +101,14 @@ def detect(
     else:
         fast = _cpu_has_bfloat16()
     usual = torch.bfloat16 if fast else torch.float32
+    compiled = on_gpu if compiled is None else compiled
     return Hardware(
         device="cuda" if on_gpu else "cpu",
         dtype=usual if precision == "auto" else getattr(torch, precision),
         threads=1 if on_gpu else cpu_threads(),
         attention=attention,
-        compiled=on_gpu if compiled is None else compiled,
+        compiled=compiled,
+        recorded=compiled and on_gpu,
     )
 
 

@@ -57,7 +57,7 @@ class PosAug(PositionalEncoding):
         index = super().indices(seqs)
         if not self.training:
             return index
-        key = torch.full_like(seqs.key, seqs.batch_key) if self.per_step else seqs.key
+        key = torch.zeros_like(seqs.key) + seqs.batch_key if self.per_step else seqs.key
         uniform = random_words(key ^ int.from_bytes(_STREAM), 1)[:, 0].double() / 2**32
         return index * seqs.per_token(1 + (self.stretch - 1) * uniform)
 

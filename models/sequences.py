@@ -27,7 +27,7 @@ class Sequences:
     key           int64 [n]  each sequence's only source of randomness, so that resuming, padding,
                   packing and the number of processes change nothing
     batch_key     key of the first sequence of the whole training batch: the source of randomness
-                  that all its sequences share
+                  that all its sequences share; int64 [1] in a recorded step
     offset        index of the first token (studies of translation shift it)
     attention     computes attention: a `Backend`, which the runner sets; None: in plain products
     watch         called with (i, "state", state), the state that enters block i, then by `Eager`
@@ -53,7 +53,7 @@ class Sequences:
     bound: int = 0
     layer: int = 0
     last: bool = False
-    batch_key: int = 0
+    batch_key: int | Tensor = 0
     query_scale: Tensor | None = None
 
     def at(

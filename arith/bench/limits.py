@@ -45,7 +45,9 @@ def product_limit(hardware: Hardware, quick: bool = False) -> Result:
 
     On a CPU each thread has products of its own. Training and scoring are compared with this limit.
     """
-    return _product_limit(replace(hardware, attention="auto", compiled=False), quick)
+    return _product_limit(
+        replace(hardware, attention="auto", compiled=False, recorded=False), quick
+    )
 
 
 @cache

@@ -6,6 +6,7 @@ turns on the same problems, so that a busy machine slows them equally.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import replace
 from statistics import median
 
 import torch
@@ -81,43 +82,65 @@ def measure(options: Options) -> Iterator[Result]:
         tested = max(config.tested_digits, digits)
         sizes = config.with_settings({"trained_digits": digits, "tested_digits": tested})
         label = f", {digits} digits" if len(lengths) > 1 else ""
-        yield from _compare(names, sizes, hardware, options, label)
+        # One encoding at a time in all forms, because each CUDA graph keeps its memory.
+        forms = [(name, _forms(hardware)) for name in names if hardware.recorded]
+        seconds = 0.6 * options.seconds / max(1, len(options.lengths)) / (1 + len(forms))
+        usual = {f"{name}{label}": Candidate(name, sizes, hardware) for name in names}
+        yield from _compare(usual, seconds, options.quick)
+        del usual
+        for name, ways in forms:
+            yield from _compare(
+                {f"{name}, {way}{label}": Candidate(name, sizes, ways[way]) for way in ways},
+                seconds,
+                options.quick,
+            )
 
 
-def _compare(
-    names: Sequence[Name], config: Config, hardware: Hardware, options: Options, label: str
-) -> Iterator[Result]:
-    """Yield the results of each of `names`, compared with the first."""
-    candidates = [Candidate(name, config, hardware) for name in names]
-    warm_up([each.train for each in candidates], hardware, blocks=config.num_layers)
-    seconds = 0.6 * options.seconds / max(1, len(options.lengths))
-    turns = time_trainings({each.name: each.train for each in candidates}, seconds)
-    limit = limits.product_limit(hardware, options.quick)
+def _forms(hardware: Hardware) -> dict[str, Hardware]:
+    """List the forms of a step, from the one with the most launches on."""
+    blocks = replace(hardware, recorded=False)
+    return {
+        "not compiled": replace(blocks, compiled=False),
+        "blocks compiled": blocks,
+        "one CUDA graph": hardware,
+    }
+
+
+def _compare(candidates: dict[str, Candidate], seconds: float, quick: bool) -> Iterator[Result]:
+    """Yield the results of each of `candidates`, compared with the first."""
+    most = max(candidates.values(), key=lambda each: each.trainer.hardware.compiled).trainer
+    hardware, config = most.hardware, most.config
+    trainings = {name: each.train for name, each in candidates.items()}
+    warm_up([*trainings.values()], hardware, blocks=config.num_layers)
+    turns = time_trainings(trainings, seconds)
+    limit = limits.product_limit(hardware, quick)
     peak = datasheet(hardware.name) if hardware.device == "cuda" else None
     first: dict[str, Result] = {}
-    for each in candidates:
-        times, decoder = turns[each.name], each.trainer.decoder
-        attention = each.trainer.hardware.attention
-        compiled = ", blocks compiled" if hardware.compiled else ""
+    for name, each in candidates.items():
+        times, trainer = turns[name], each.trainer
+        form = f"attention by {trainer.hardware.attention}"
+        form += (", blocks compiled" if trainer.hardware.compiled else "") + trainer.graph
         memory = f", peak memory {each.memory / 1e9:.2f} GB" if each.memory else ""
         sizes = (
-            f"{decoder.num_parameters():,} parameters, to {config.trained_digits} digits, batch "
-            f"{config.batch_size}, {hardware.dtype_name}, "
+            f"{trainer.decoder.num_parameters():,} parameters, to {config.trained_digits} digits, "
+            f"batch {config.batch_size}, {hardware.dtype_name}, "
             f"{100 * each.padding(range(TURN * len(times))):.0f} % padding"
         )
         step = [time / TURN for time in times]
         for quantity, values, unit, note in (
-            ("a step", step, "s", f"attention by {attention}{compiled}{memory}"),
+            ("a step", step, "s", f"{form}{memory}"),
             ("real tokens", rates(each.tokens, times), "tokens/s", sizes),
         ):
-            line = Result.of("train", f"{each.name}{label}: {quantity}", values, unit, note=note)
-            yield line.against(first.setdefault(quantity, line), f"{names[0]}{label}'s")
-        name, useful = f"{each.name}{label}: useful FLOPs", rates(each.useful_flops, times)
+            line = Result.of("train", f"{name}: {quantity}", values, unit, note=note)
+            yield line.against(first.setdefault(quantity, line), f"{next(iter(candidates))}'s")
+        useful = rates(each.useful_flops, times)
         note = "by formula, on real tokens"
         if peak is not None:
             share = 100 * median(useful) / peak
             note += f"; MFU {share:.1f} % of the datasheet of {hardware.name}"
-        yield Result.of("train", name, useful, "FLOP/s", note=note).against(limit)
+        yield Result.of("train", f"{name}: useful FLOPs", useful, "FLOP/s", note=note).against(
+            limit
+        )
 
 
 def warm_up(

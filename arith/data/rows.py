@@ -126,7 +126,7 @@ def pack(
         targets=filled(tokens[source + 1], capacity, PAD)[None],
         is_answer=filled(column >= prompts[row] - 1, capacity, False)[None],
         prompt_lengths=prompts,
-        final_lengths=filled(problems.final_lengths[source_index], count, longest),
+        final_lengths=filled(problems.final_lengths[source_index], count, longest + 1),
         keys=filled(keys[source_index], count, 0),
         answer_tokens=problems.lengths[source_index] - prompts,
         starts=starts,

@@ -103,7 +103,7 @@ class Batches:
         """Yield all rows, packed into `finer` groups, of the same shape in almost every step."""
         count = len(problems.lengths)
         if count:
-            capacity = self._capacity(-(-count // finer))
+            capacity = self._capacity(-(-count // finer), self._lengths)
             for rows in np.array_split(np.arange(count), min(finer, count)):
                 yield pack(problems, keys, rows, capacity, self.longest)
 
@@ -112,14 +112,25 @@ class Batches:
         """Length of the longest row of inputs."""
         return self.bucket.longest - 1 + self.config.leading_bos
 
-    def _capacity(self, rows: int) -> int:
-        """Return the tokens reserved for `rows` packed rows, enough in almost every step."""
-        four_deviations = 4 * rows**0.5 * self._lengths.std()
-        return -(-int(rows * self._lengths.mean() + four_deviations) // 128) * 128
+    @cached_property
+    def most_answers(self) -> int:
+        """Scored tokens of a batch for which a recorded step has room, like that for all tokens."""
+        few = self._first
+        return self._capacity(self.config.batch_size, few.lengths - few.prompt_lengths)
+
+    def _capacity(self, rows: int, lengths: NDArray[np.int64]) -> int:
+        """Return the tokens reserved for `rows` rows, enough in almost every step."""
+        four_deviations = 4 * rows**0.5 * lengths.std()
+        return -(-int(rows * lengths.mean() + four_deviations) // 128) * 128
+
+    @property
+    def _lengths(self) -> NDArray[np.int64]:
+        """Input lengths of `_first`."""
+        return self._first.lengths - 1
 
     @cached_property
-    def _lengths(self) -> NDArray[np.int64]:
-        """Input lengths in the first 16 batches, which represent all batches."""
+    def _first(self) -> Problems:
+        """The problems of the first 16 batches, whose lengths represent those of all batches."""
         count = 16 * self.config.batch_size
         few, keys = self.bucket.problems(0, count), self.bucket.keys(0, count)
-        return prepend_bos(few, keys, self.config.leading_bos).lengths - 1
+        return prepend_bos(few, keys, self.config.leading_bos)

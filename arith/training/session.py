@@ -268,6 +268,7 @@ class Session:
             + ("" if hardware.compiled else "not ")
             + "compiled"
             + (" (the first step takes a minute or more)" if hardware.compiled else "")
+            + trainer.graph
             + (f", {processes} processes" if processes > 1 else "")
             + (f", from step {trainer.step}" if trainer.step else "")
             + (f", on the problems of {data}" if data else "")

@@ -1,7 +1,8 @@
 """One training step: the gradient of a batch, summed over groups that fit in memory, and AdamW."""
 
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 
 import numpy as np
 import torch
@@ -19,6 +20,7 @@ from tape_arith.arith.tasks.task import Problems
 from tape_arith.arith.terminal import say
 from tape_arith.arith.training.batches import Batches, Source
 from tape_arith.arith.training.distributed import SINGLE, ProcessGroup
+from tape_arith.arith.training.recorded import PackedBatch, RecordedGradient
 from tape_arith.models.compiling import compiling_failed
 from tape_arith.models.decoder import Decoder
 from tape_arith.models.runner import Runner
@@ -56,10 +58,30 @@ class Stepper:
         self.tell = tell
         self.processes = processes
         self.optimizer = _make_optimizer(runner.decoder, config)
+        self._recorded = RecordedGradient(partial(packed_gradient, runner), tell)
         self.step = 0
         self.tokens = 0
         self.finer = 1
         """Factor by which groups are smaller than normal; it doubles when memory runs out."""
+
+    @property
+    def why_not_recorded(self) -> str | None:
+        """Say why steps are not recorded as a CUDA graph; None if they are."""
+        if not self.hardware.recorded:
+            return "not asked for"
+        if not self.runner.packs:
+            return "rows are padded, to other shapes in each step"
+        if self.processes.size > 1:
+            return "several processes share each batch"
+        return self._recorded.failure if self.finer == 1 else "batches are cut finer"
+
+    @property
+    def graph(self) -> str:
+        """Words after others on whether steps are recorded; none if that was not asked for."""
+        if not self.hardware.recorded:
+            return ""
+        why = self.why_not_recorded
+        return ", one CUDA graph a step" if why is None else f", no CUDA graph ({why})"
 
     def timed_step(self) -> float:
         """Take one step; return its seconds, including the work of the device."""
@@ -126,12 +148,14 @@ class Stepper:
     def _accumulate(self, groups: Iterator[Rows], answer_tokens: int) -> Tensor:
         parameters = [*trained_parameters(self.decoder).values()]
 
-        def gradients(rows: Rows) -> tuple[Tensor, tuple[Tensor, ...]]:
+        def gradients(rows: Rows) -> Sequence[Tensor]:
+            if self.why_not_recorded is None:
+                return self._recorded(self._packed(rows, answer_tokens), self._next_packed)
             part = summed_loss(self.runner, rows) / answer_tokens
-            return part.detach(), torch.autograd.grad(part, parameters)
+            return part.detach(), *torch.autograd.grad(part, parameters)
 
         loss = torch.zeros((), device=self.hardware.device)
-        for part, gradient in self.runner.map(gradients, groups):
+        for part, *gradient in self.runner.map(gradients, groups):
             loss += part
             for parameter, piece in zip(parameters, gradient, strict=True):
                 if parameter.grad is None:
@@ -139,6 +163,16 @@ class Stepper:
                 else:
                     parameter.grad.add_(piece)
         return loss
+
+    def _packed(self, rows: Rows, answer_tokens: int) -> PackedBatch:
+        most = self.batches.most_answers
+        return PackedBatch.of(rows, answer_tokens, most, self.hardware.device)
+
+    def _next_packed(self) -> PackedBatch:
+        """Return the batch of the next step."""
+        problems, keys = self.batches.problems(self.step + 1)
+        (rows,) = self.groups(problems, keys)
+        return self._packed(rows._replace(batch_key=int(keys[0])), len(rows.answers))
 
     def update_parameters(self, loss: Tensor) -> Tensor:
         """Clip the gradient, update the parameters and return the norm before clipping.
@@ -163,6 +197,15 @@ def summed_loss(runner: Runner, rows: Rows) -> Tensor:
     """Sum the cross-entropy over the answer tokens, including the end token."""
     targets = to_device(rows.targets[rows.is_answer], runner.hardware.device)
     return F.cross_entropy(answer_logits(runner, rows), targets, reduction="sum")
+
+
+def packed_gradient(runner: Runner, batch: PackedBatch) -> list[Tensor]:
+    """Return the loss of a batch, and its gradient in the layout of each parameter."""
+    logits = runner(batch.seqs, batch.chosen)
+    loss = F.cross_entropy(logits, batch.targets, reduction="sum") / batch.answer_tokens[0]
+    parameters = [*trained_parameters(runner.decoder).values()]
+    gradient = torch.autograd.grad(loss, parameters)
+    return [loss.detach(), *map(_match_layout, parameters, gradient)]
 
 
 def _match_layout(parameter: Tensor, piece: Tensor) -> Tensor:

@@ -4,14 +4,17 @@ import pytest
 import torch
 from torch._dynamo.utils import counters
 
-from tape_arith.arith.bench.measure import Options
+from tape_arith.arith.bench import train as bench
+from tape_arith.arith.bench.measure import Options, Result
 from tape_arith.arith.bench.train import Candidate, measure, warm_up
 from tape_arith.arith.registry.names import parse
 from tape_arith.arith.runs.options import Compute
 from tape_arith.models import compiling
+from tape_arith.models.attention import Eager
 from tape_arith.models.compiling import CPU_OPTIONS, MOST_GRAPHS
 from tape_arith.models.flops import useful_training_flops
 from tape_arith.models.hardware import Hardware
+from tests.helpers.cuda_graphs import on_cpu
 from tests.helpers.small_training import cpu, small
 
 SDPA = Compute("sdpa", None)
@@ -53,6 +56,28 @@ def test_real_tokens_flops_and_padding() -> None:
     computed = sum(rows.inputs.shape[0] * rows.inputs.shape[1] for rows in groups)
     assert each.padding([1]) == pytest.approx(1 - int((lengths - 1).sum()) / computed)
     assert 0 < each.padding([1, 2]) < 0.5
+
+
+def test_a_gpu_measures_each_form_of_a_step(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Eager, "packs", True)
+    monkeypatch.setattr(compiling, "CPU_OPTIONS", {"backend": "eager"})
+    graphs = on_cpu(monkeypatch)
+    hardware = Hardware("cpu", torch.float32, compiled=True, recorded=True)
+    monkeypatch.setattr(bench, "detect", lambda *compute: hardware)
+    monkeypatch.setattr(bench.limits, "product_limit", lambda *_: Result("limits", "x", 1.0, "s"))
+    options = Options(seconds=0, encodings=(parse("rope"),))
+    with torch.compiler.set_stance("force_eager"):  # a graph of ours records no compiled one
+        lines = {line.name: line for line in measure(options)}
+    plain = lines["rope, not compiled: a step"]
+    assert plain.ratio == 1 and plain.note == "attention by eager"
+    for form, note in (
+        ("rope, blocks compiled", ", blocks compiled"),
+        ("rope, one CUDA graph", ", blocks compiled, one CUDA graph a step"),
+    ):
+        assert lines[f"{form}: a step"].note == plain.note + note
+        assert lines[f"{form}: a step"].limit == plain.value
+    assert lines["rope: a step"].note == lines["rope, one CUDA graph: a step"].note
+    assert len(graphs) == 2
 
 
 @pytest.mark.slow

@@ -13,24 +13,27 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
 from tape_arith.arith.data.rows import Rows
+from tape_arith.arith.decoders.build import setting_for
 from tape_arith.arith.registry.load import load_classes
 from tape_arith.arith.registry.locate import known_names
 from tape_arith.arith.scoring.score import answer_logits
-from tape_arith.arith.training.step import summed_loss
+from tape_arith.arith.training.recorded import PackedBatch
+from tape_arith.arith.training.step import packed_gradient, summed_loss
 from tape_arith.arith.training.trainer import Trainer
 from tape_arith.models.build import extrapolate
 from tape_arith.models.hardware import Hardware
 from tape_arith.models.runner import Runner
-from tests.helpers.small_decoders import NUMBERINGS
+from tests.helpers.small_decoders import NUMBERINGS, build
 from tests.helpers.small_training import small, trainer
 
 ROTARY, RANDOMIZED = ("rope", "tape"), ("rand-rope",)
 CONFIG = small(trained_digits=4, tested_digits=6, batch_size=8, groups=1)
 NAMES = [
     *known_names("encoding"),
-    *("abacus+fire", "abacus+rope"),
+    *("abacus+fire", "abacus+rope", "aug-rope:per=step"),
     *("tape:form=vector", "tape:form=non-equivariant", "tape:context=no-mlp", "tape:start=fourier"),
 ]
+PACKABLE = [name for name in NAMES if build(name, setting_for(CONFIG)).needs.packed]
 EXTRAPOLATED = [
     (name, way)
     for way in [*known_names("extrapolation"), "pi:scale=static", "yarn:scale=static"]
@@ -41,10 +44,11 @@ META = Hardware("meta", torch.float32, attention="eager")
 
 class OneDevice(TorchDispatchMode):
     """Refuses what a GPU would: an operation over two devices, but for a number of the CPU's, and a
-    transfer that waits for the work before it."""
+    transfer that waits for the work before it; or any, in what a CUDA graph records."""
 
-    def __init__(self) -> None:
+    def __init__(self, recorded: bool = False) -> None:
         super().__init__()  # type: ignore[no-untyped-call]
+        self.recorded = recorded
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         kwargs = kwargs or {}
@@ -52,6 +56,7 @@ class OneDevice(TorchDispatchMode):
         if func is torch.ops.aten._to_copy.default:
             crosses = kwargs.get("device", args[0].device) != args[0].device
             assert not crosses or kwargs.get("non_blocking"), "a transfer that waits"
+            assert not crosses or not self.recorded, "a transfer that is recorded"
         else:
             devices = {x.device.type for x in tensors if x.ndim or x.is_meta}
             assert len(devices) <= 1, f"{func} over {devices}"
@@ -99,6 +104,17 @@ def test_a_step(name: str) -> None:
             gradients = torch.autograd.grad(summed_loss(runner, rows), parameters)
             assert {g.device.type for g in gradients} == {"meta"}
         decoder.pe.after_step()
+
+
+@pytest.mark.parametrize("name", PACKABLE)
+def test_a_recorded_step(name: str) -> None:
+    """All it reads is on the device before it begins."""
+    one = trainer(CONFIG, name)
+    runner = Runner(one.decoder.to("meta").train(), META)
+    (rows,) = one.batches.packed(*one.batches.problems(0), 1)
+    batch = PackedBatch.of(rows, len(rows.answers), one.batches.most_answers, "meta")
+    with OneDevice(recorded=True), NoLists():
+        assert {x.device.type for x in packed_gradient(runner, batch)} == {"meta"}
 
 
 @pytest.mark.parametrize(

@@ -4,11 +4,13 @@ import pytest
 import torch
 from torch import Tensor
 
+from tape_arith.arith.decoders.build import setting_for
 from tape_arith.arith.registry.locate import known_names
 from tape_arith.arith.training.step import trained_parameters
 from tape_arith.arith.training.trainer import Trainer
 from tape_arith.models.backends import BACKENDS, load_backend
 from tape_arith.models.hardware import Hardware
+from tests.helpers.small_decoders import build
 from tests.helpers.small_training import perturbed, small, trainer
 
 if not torch.cuda.is_available():
@@ -25,6 +27,8 @@ CONFIG = small(
 HALF = 0.02
 """Tolerance in bfloat16; on a CPU the errors are 0.001 to 0.005, in float32 below 3e-7."""
 NAMES = [*known_names("encoding"), "abacus+fire", "tape:form=vector", "tape:context=no-mlp"]
+
+PACKABLE = [name for name in NAMES if build(name, setting_for(CONFIG)).needs.packed]
 
 
 def gradients(name: str, hardware: Hardware, dtype: torch.dtype = torch.float32) -> list[Tensor]:
@@ -59,6 +63,20 @@ def test_every_encoding(name: str) -> None:
             assert error(gradients(name, hardware), expected) < 1e-5, backend
     half = Hardware("cuda", torch.bfloat16, compiled=False)
     assert error(gradients(name, half), expected) < HALF
+
+
+@pytest.mark.filterwarnings("ignore")  # of torch's compiler about itself
+@pytest.mark.parametrize("name", [*PACKABLE, "aug-rope:per=step"])
+def test_a_recorded_training(name: str) -> None:
+    """One CUDA graph gives the losses of plain steps; with blocks compiled for a few."""
+    compiled = name in ("rope", "fire", "tape")
+    forms = [
+        Hardware("cuda", torch.float32, compiled=compiled, recorded=on) for on in (False, True)
+    ]
+    plain, graph = (small_trainer(name, form, torch.float32) for form in forms)
+    losses = [[float(one.train_step()[0]) for _ in range(6)] for one in (plain, graph)]
+    assert graph.why_not_recorded is None
+    assert losses[1] == pytest.approx(losses[0], rel=1e-4)
 
 
 @pytest.mark.filterwarnings("ignore")  # of torch's compiler about itself

@@ -1,12 +1,14 @@
 """A training with the fused backend, packed, equals one with plain products in padded rows."""
 
 from collections.abc import Iterator
+from dataclasses import replace
 
 import pytest
 import torch
 
 from tape_arith.models import compiling
 from tape_arith.models.hardware import Hardware
+from tests.helpers.cuda_graphs import on_cpu
 from tests.helpers.small_training import perturbed, small, trainer
 
 
@@ -36,3 +38,21 @@ def test_a_learned_bias(compiled: bool, leading_bos: int, device: str) -> None:
         loss, norm = fused.train_step()
         torch.testing.assert_close(loss, expected, rtol=1e-4, atol=1e-5)
         torch.testing.assert_close(norm, expected_norm, rtol=1e-3, atol=1e-5)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ["tape", "fire"])
+def test_a_recorded_step(name: str, device: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The kernels read the lengths from the device, where the next batch has others."""
+    if device != "cpu":
+        pytest.skip("test_on_gpu.py records a real graph there")
+    graphs = on_cpu(monkeypatch)
+    config = small(trained_digits=3, tested_digits=4, batch_size=4)
+    fused = Hardware("cpu", torch.float32, attention="fused")
+    plain, graph = (
+        trainer(config, name, hardware=replace(fused, recorded=on)) for on in (False, True)
+    )
+    for one in (plain, graph):
+        perturbed(one.decoder)
+    losses = [[float(one.train_step()[0]) for _ in range(4)] for one in (plain, graph)]
+    assert losses[0] == losses[1] and [each.replays for each in graphs] == [4]
