@@ -47,12 +47,12 @@ def test_a_recorded_step(name: str, device: str, monkeypatch: pytest.MonkeyPatch
     if device != "cpu":
         pytest.skip("test_on_gpu.py records a real graph there")
     graphs = on_cpu(monkeypatch)
-    config = small(trained_digits=3, tested_digits=4, batch_size=4)
+    config = small(trained_digits=2, tested_digits=3, batch_size=3, num_layers=1)
     fused = Hardware("cpu", torch.float32, attention="fused")
     plain, graph = (
         trainer(config, name, hardware=replace(fused, recorded=on)) for on in (False, True)
     )
     for one in (plain, graph):
         perturbed(one.decoder)
-    losses = [[float(one.train_step()[0]) for _ in range(4)] for one in (plain, graph)]
-    assert losses[0] == losses[1] and [each.replays for each in graphs] == [4]
+    losses = [[float(one.train_step()[0]) for _ in range(2)] for one in (plain, graph)]
+    assert losses[0] == losses[1] and [each.replays for each in graphs] == [2]
