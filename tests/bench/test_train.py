@@ -4,6 +4,7 @@ import pytest
 import torch
 from torch._dynamo.utils import counters
 
+from tape_arith.arith.bench import limits
 from tape_arith.arith.bench import train as bench
 from tape_arith.arith.bench.measure import Options, Result
 from tape_arith.arith.bench.train import Candidate, measure, warm_up
@@ -64,7 +65,7 @@ def test_a_gpu_measures_each_form_of_a_step(monkeypatch: pytest.MonkeyPatch) -> 
     graphs = on_cpu(monkeypatch)
     hardware = Hardware("cpu", torch.float32, compiled=True, recorded=True)
     monkeypatch.setattr(bench, "detect", lambda *compute: hardware)
-    monkeypatch.setattr(bench.limits, "product_limit", lambda *_: Result("limits", "x", 1.0, "s"))
+    monkeypatch.setattr(limits, "product_limit", lambda *_: Result("limits", "x", 1.0, "s"))
     options = Options(seconds=0, encodings=(parse("rope"),))
     with torch.compiler.set_stance("force_eager"):  # a graph of ours records no compiled one
         lines = {line.name: line for line in measure(options)}
