@@ -283,7 +283,7 @@ def constant(numbers: Sequence[float], like: Tensor, dtype: torch.dtype | None =
     """
     dtype, device = dtype or like.dtype, like.device
     if device.type == "cpu":
-        return torch.tensor(numbers, dtype=dtype)
+        return torch.tensor(numbers, dtype=dtype, device=device)
     return torch.stack([torch.full((), x, dtype=dtype, device=device) for x in numbers])
 
 

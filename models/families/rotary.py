@@ -115,8 +115,9 @@ class Rotary(PositionalEncoding):
         the indices 3000 and 3001 are the same number.
         """
         theta, amplitude = self.frequencies(), None
-        if theta.device != index.device:
+        if theta.device != index.device:  # never where frequencies are learned
             theta = constant(theta.tolist(), index, theta.dtype)
+        theta = theta.to(index.device)
         if self.rescaling is not None and not self.training:
             theta, amplitude = self.rescaling(theta, seqs.final_length, self.setting)
             count = len(seqs.final_length)
