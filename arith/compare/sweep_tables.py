@@ -5,7 +5,8 @@ from dataclasses import dataclass
 from typing import Generic, NamedTuple, TypeVar
 
 from tape_arith.arith.compare.captions import signed
-from tape_arith.arith.compare.columns import Column, choose, numbers, panel_columns
+from tape_arith.arith.compare.columns import UNKNOWN, Column, choose, numbers, panel_columns
+from tape_arith.arith.compare.effects import points
 from tape_arith.arith.compare.labels import panel_labels
 from tape_arith.arith.compare.leaderboard import by_rank
 from tape_arith.arith.compare.tables import column_table, csv_text
@@ -87,15 +88,17 @@ class Member(NamedTuple):
     """An encoding compared out of distribution with the first member of its family.
 
     `label` is the options that change the encoding; for the first member, its name. `difference` is
-    its mean minus the first member's (None if nothing is out of distribution). `p` is from Welch's
-    test over seeds, Holm-adjusted for the tests of the family; None for the first member, for one
-    seed, and for an encoding that has not converged, which is not ranked either. If the unchanged
-    encoding is not scored, nothing is compared, and labels are names.
+    its mean minus the first member's (None if nothing is out of distribution). `half_width`, of its
+    95 % interval, and `p` are from Welch's test over seeds, p Holm-adjusted for the tests of the
+    family; None for the first member, for one seed, and for an encoding that has not converged,
+    which is not ranked either. If the unchanged encoding is not scored, nothing is compared, and
+    labels are names.
     """
 
     panel: Panel
     label: str
     difference: float | None = None
+    half_width: float | None = None
     p: float | None = None
 
     @property
@@ -110,8 +113,12 @@ class Member(NamedTuple):
 
     @property
     def points(self) -> str:
-        """Return the difference as "+3.1"; "-" if it is unknown."""
-        return "-" if self.difference is None else signed(100 * self.difference, 1)
+        """Return the difference as "+3.1 ± 1.2", "+3.1" without a test; "-" if it is unknown."""
+        if self.difference is None:
+            return UNKNOWN
+        if self.half_width is None:
+            return signed(100 * self.difference, 1)
+        return points(self.difference, self.half_width)
 
 
 Families = Sequence[Sequence[Member]]
@@ -146,7 +153,8 @@ def _members(name: str, group: Sequence[Panel]) -> list[Member]:
         mean, base = panel.mean(_TESTED), first.mean(_TESTED)
         difference = None if mean is None or base is None else mean - base
         label = panel.name.removeprefix(f"{name}:").replace(":", ", ")
-        members.append(Member(panel, label, difference, None if test is None else next(adjusted)))
+        tested = () if test is None else (test.half_width, next(adjusted))
+        members.append(Member(panel, label, difference, *tested))
     return members
 
 
@@ -166,12 +174,15 @@ def ablation_table(families: Families) -> Table[Member]:
             "difference",
             "difference to the first, points",
             lambda member: member.points,
-            value=lambda member: member.difference,
+            numbers=lambda member: {
+                "difference": member.difference,
+                "difference_half_width": member.half_width,
+            },
         ),
         Column(
             "p",
             "p (Welch, Holm)",
-            lambda member: "-" if member.p is None else f"{member.p:.2g}",
+            lambda member: UNKNOWN if member.p is None else f"{member.p:.2g}",
             value=lambda member: member.p,
             name="p_welch_holm",
         ),

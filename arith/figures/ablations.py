@@ -82,8 +82,9 @@ def _note(members: Sequence[Member], panels: Sequence[Panel], labels: Mapping[st
     several = any(len(panel.seeds) > 1 for panel in panels)
     return (
         f"{source(panels, labels)} In bold the encoding as it is, under it with one part changed. "
-        "Difference: of the means out of distribution, in points."
-        + f" Intervals: Student{NBSP}t over seeds." * several
+        "Difference: of the means out of distribution, in points"
+        + f", with its 95{NBSP}% interval (Welch). Bars: Student{NBSP}t over seeds" * several
+        + "."
         + f" Grey: below 99{NBSP}% in distribution, not ranked."
         * any(member.panel.convergence for member in members)
     )

@@ -54,6 +54,9 @@ def test_families_are_what_names_begin_with() -> None:
     assert p[0] < p[1]
     expected = [2 * p[0], max(2 * p[0], p[1])]
     assert [member.p for member in members[1:]] == pytest.approx(expected)
+    tests = [stats.ttest_ind(seeds[n], seeds[1], equal_var=False) for n in (0, 2)]
+    widths = [np.ptp(test.confidence_interval()) / 2 for test in tests]
+    assert [float(line["difference_half_width"]) for line in lines[1:3]] == pytest.approx(widths)
     assert members[0].p is None
 
 
@@ -100,7 +103,7 @@ def test_the_figure_has_a_row_each_and_the_base_s_mean_through_its_family() -> N
     assert names == ["TAPE", "width=4", "context=no-mlp", "RoPE", "TAPE-heads (width=4)"]
     (differences,) = outside.child_axes
     texts = [label.get_text() for label in differences.get_yticklabels()]
-    assert texts == ["", "+32.0", "+2.3", "", "", "difference"]
+    assert texts == ["", "+32.0 ± 12.0", "+2.3 ± 13.1", "", "", "difference"]
     drawn = [np.asarray(line.get_xdata()) for line in outside.lines if line.get_marker() == "o"]
     seeds = sorted(float(x) for xs in drawn if len(xs) > 1 for x in xs)
     assert seeds == pytest.approx(sorted([50, 60, 58, 20, 30, 22, 21, 25, 33, 5, 6, 9]))
