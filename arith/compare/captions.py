@@ -304,18 +304,20 @@ def task_has_scratchpad(task: str) -> bool:
 
 
 def preset_words(preset: str, settings: Mapping[str, int | float | str]) -> str:
-    """Return "mini", or "mini with steps=2,000, batch_size=64"."""
+    """Return "mini", "mini with steps=2,000, batch_size=64" or "mini, from runs of 1,000 steps"."""
 
     def text(value: int | float | str) -> str:
         if isinstance(value, str | bool):
             return str(value)
         return f"{value:{',' if isinstance(value, int) else 'g'}}"
 
-    if not settings:
-        return preset
-    named = [f"{key}={text(value)}" for key, value in settings.items()][:_MOST_NAMED]
-    more = len(settings) - len(named)
-    return f"{preset} with {', '.join(named)}" + (f" and {more} more" if more else "")
+    changed = [f"{key}={text(value)}" for key, value in settings.items() if key != "steps_before"]
+    named, more = changed[:_MOST_NAMED], len(changed[_MOST_NAMED:])
+    words = f"{preset} with {', '.join(named)}" if named else preset
+    words += f" and {more} more" if more else ""
+    if before := settings.get("steps_before"):
+        words += f", from runs of {text(before)} steps"
+    return words
 
 
 def describe_seeds(seeds: Mapping[str, Sequence[int]]) -> str:

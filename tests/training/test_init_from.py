@@ -12,6 +12,7 @@ import torch
 from torch import Tensor
 
 import tape_arith
+from tape_arith.arith.compare.captions import preset_words
 from tape_arith.arith.compare.selection import budget_preference
 from tape_arith.arith.data.bucket import Bucket
 from tape_arith.arith.data.rows import pad
@@ -128,6 +129,7 @@ def test_the_record(rope: Run) -> None:
     assert before.weights_sha256 == sha256(rope.final)
     grid = Grid.load(folder.path / "grid.json")
     assert grid.settings["steps_before"] == grid.budget.steps_before == 8
+    assert preset_words(grid.preset, grid.settings).endswith(", from runs of 8 steps")
     assert json.loads((rope.path / "run.json").read_text())["init_from"] is None
     # Once more is nothing: not even a file changes.
     with untouched(folder.path):
