@@ -10,9 +10,11 @@ from tests.helpers.tiny_runs import done
 
 ROOT = Path(__file__).parent.parent
 COMMANDS_PAGE = ROOT / "results/provenance.md"
-PAGES = [ROOT / "README.md", *(ROOT / "results").rglob("README.md"), ROOT / "results/ten-tasks.md"]
 TABLE = re.compile(r"^tape-arith (?:leaderboard|tasks) .*--out (\S+\.(?:md|csv))", re.MULTILINE)
 ORIGIN = re.compile(r"(?s)\n<!-- tape-arith \S+, commit \w{12}\+?: .*-->\n$")
+TEXTS = {path: path.read_text("utf-8") for path in (ROOT / "results").rglob("*.md")}
+TABLES = [path for path, text in TEXTS.items() if ORIGIN.search(text)]
+PAGES = [ROOT / "README.md", *(path for path in TEXTS if path not in TABLES)]
 COMMANDS = {match[1]: match[0] for match in TABLE.finditer(COMMANDS_PAGE.read_text("utf-8"))}
 
 
@@ -50,13 +52,12 @@ def test_the_means_that_pages_quote_stand_in_a_table() -> None:
         for page in PAGES
         for number in re.findall(r"\d+\.\d ± <?\d+\.\d", page.read_text("utf-8"))
     }
-    tables = [path for path in (ROOT / "results").rglob("*.md") if path not in PAGES]
-    text = "\n".join(path.read_text("utf-8") for path in tables)
+    text = "\n".join(TEXTS[table] for table in TABLES)
     assert len({page for page, _ in quoted}) > 5
     assert not [(page, number) for page, number in sorted(quoted) if number not in text]
 
 
 def test_every_link_of_a_page_leads_to_a_file() -> None:
-    for page in (*PAGES, COMMANDS_PAGE):
+    for page in PAGES:
         for link in re.findall(r"\]\(([^)#]+)", page.read_text("utf-8")):
             assert link.startswith("http") or (page.parent / link).exists(), (page, link)
