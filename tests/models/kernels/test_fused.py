@@ -55,9 +55,11 @@ def test_both_layouts(
 @pytest.mark.parametrize("bias_heads", [1, H])
 def test_one_bias_for_all_rows_and_perhaps_all_heads(bias_heads: int, device: str) -> None:
     seqs = packed()
-    q, k, v, bias = exact = [*inputs(seqs), torch.randn(1, bias_heads, T, T, dtype=torch.float64)]
+    generator = torch.Generator().manual_seed(1)
+    square = torch.randn(1, bias_heads, T, T, generator=generator, dtype=torch.float64)
+    q, k, v, bias = exact = [*inputs(seqs), square]
     expected = loop(q, k, [v], seqs, K**-0.5, bias.requires_grad_().expand(-1, H, -1, -1))
-    upstream = [torch.randn_like(x) for x in expected]
+    upstream = [torch.randn(x.shape, generator=generator, dtype=x.dtype) for x in expected]
     expected += torch.autograd.grad(expected, exact, upstream)
 
     q, k, v, bias = narrow = [x.detach().float().to(device).requires_grad_() for x in exact]
@@ -94,7 +96,8 @@ def check_packed(name: str, device: str, offset: int = 0, **variant: Any) -> Non
     alone = [replace(seqs, offset=offset) for seqs in alone]
     decoder = decoder_for(name, **variant)
     assert decoder.needs.packed
-    upstream = torch.randn(together.tokens.shape[1], decoder.config.vocabulary_size)
+    shape = together.tokens.shape[1], decoder.config.vocabulary_size
+    upstream = torch.randn(shape, generator=torch.Generator().manual_seed(1))
     expected = results(decoder, alone, upstream)
     moved: dict[str, Any] = {
         name: value.to(device) for name, value in vars(together).items() if torch.is_tensor(value)
