@@ -92,11 +92,6 @@ def signed(points: float, places: int) -> str:
     return ("+" if points > 0 else "\N{MINUS SIGN}") + text
 
 
-def marked_seeds(panel: Panel) -> str:
-    """Return "3 seeds, told" for an encoding that is told the tested length."""
-    return ", ".join(filter(None, [seeds_line(panel), prior_word(panel)]))
-
-
 def seeds_line(panel: Panel) -> str:
     """Return "seed 3" or "5 seeds"."""
     return seed_words(panel.seeds) if len(panel.seeds) == 1 else f"{len(panel.seeds)} seeds"
