@@ -13,7 +13,7 @@ from tape_arith.arith.grids.comparable import differences
 from tape_arith.arith.grids.evaluation_set import DEFAULT_SET, EvaluationSet
 from tape_arith.arith.grids.facts import Budget
 from tape_arith.arith.grids.grid import Grid
-from tape_arith.arith.grids.panel import Panel, panels_of
+from tape_arith.arith.grids.panel import Panel, panels_of, seed_words
 from tape_arith.arith.registry.names import Name, parse, parse_or_split, parse_task
 from tape_arith.arith.runs.command_lines import (
     completing_command,
@@ -293,10 +293,7 @@ def _listed(runs: Iterable[tuple[str, int]]) -> str:
     seeds: dict[str, list[int]] = {}
     for name, seed in runs:
         seeds.setdefault(name, []).append(seed)
-    return "; ".join(
-        f"{name} seed{'s' * (len(numbers) > 1)} {', '.join(map(str, sorted(numbers)))}"
-        for name, numbers in seeds.items()
-    )
+    return "; ".join(f"{name} {seed_words(sorted(numbers))}" for name, numbers in seeds.items())
 
 
 def join_names(names: Sequence[str]) -> str:
