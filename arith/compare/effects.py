@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import chain, product
-from statistics import median
+from statistics import fmean, median, stdev
 from typing import Any, NamedTuple
 
 from tape_arith.arith.compare.captions import signed
@@ -179,14 +179,9 @@ def power_note(panels: Sequence[Panel]) -> str:
 
     "" if no encoding above the floor has two seeds.
     """
-    deviations = [
-        (sum((value - mean) ** 2 for value in values) / (len(values) - 1)) ** 0.5
-        for panel in panels
-        if panel.ranked
-        and panel.name == panel.encoding
-        and len(values := panel.seed_means(RANKED_BY)) > 1
-        and (mean := sum(values) / len(values)) >= _FLOOR
-    ]
+    trained = (each for each in panels if each.ranked and each.name == each.encoding)
+    means = [panel.seed_means(RANKED_BY) for panel in trained]
+    deviations = [stdev(each) for each in means if len(each) > 1 and fmean(each) >= _FLOOR]
     if not deviations:
         return ""
     spread = median(deviations)
