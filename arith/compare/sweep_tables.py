@@ -68,10 +68,7 @@ def sweep_table(rows: Sequence[SweptRow]) -> Table[SweptRow]:
         # Aligned left, because a terminal repeats left columns in each part of a broken table.
         return Column(key, key, value=lambda row: row.settings[key], left=True)
 
-    panels, settings = (
-        [row.panel for row in rows],
-        [key for row in rows[:1] for key in row.settings],
-    )
+    panels, settings = [row.panel for row in rows], list(rows[0].settings)
     encoding, *measured = panel_columns(panels, panel_labels(panels)).values()
     regions = [column.key for column in measured if column.key in REGIONS]
     return Table(

@@ -214,7 +214,7 @@ class TaskTable(Ranking[Line]):
             for section in self.sections
             if section.title in ACROSS_TASKS
             for line in section.rows
-            if self.tasks[0] in line.ranks
+            if first in line.ranks
         ]
         result = []
         for task in others:
