@@ -149,13 +149,9 @@ def _curves(
     for encoding, look in looks_of(encodings).items():
         drawn: dict[str, Any] = {}
         for quantity in ("loss", "held_out", "out_of_distribution"):
-            seeds = _thinned(curves[encoding, quantity, 0], 200)
-            drawn[quantity] = {
-                "seeds": [_points(seeds[seed]) for seed in seeds if len(seeds)],
-                "mean": _points(seeds.mean(axis=1)),
-            }
+            drawn[quantity] = _lines(_thinned(curves[encoding, quantity, 0], 200))
         if encoding in scored:
-            drawn["by_length"] = _by_length(scored[encoding])
+            drawn["by_length"] = _lines(pd.DataFrame(scored[encoding].seeds_by_length()).T)
         name, dash = board.label(encoding), " ".join(f"{_PEN * each:g}" for each in look.dashes)
         lines.append(
             {
@@ -168,8 +164,8 @@ def _curves(
         )
         by_length = rows[(rows.encoding == encoding) & (rows.quantity == "by_length")]
         if len(by_length):
-            means = by_length.pivot_table(index="step", columns="part", values="value")
-            means = _thinned(means, 60)
+            table = by_length.pivot_table(index="step", columns="part", values="value")
+            means = _thinned(table, 60)
             learning.append(
                 {
                     "encoding": name,
@@ -182,11 +178,10 @@ def _curves(
     return {"curves": lines, "lengths": learning}
 
 
-def _by_length(panel: Panel) -> dict[str, Any]:
-    """Return exact match by length after training: of each seed, and their mean."""
-    seeds = pd.DataFrame(panel.seeds_by_length()).T
+def _lines(seeds: pd.DataFrame) -> dict[str, Any]:
+    """Return the points of each column, a seed, and of their mean."""
     return {
-        "seeds": [_points(seeds[place]) for place in seeds],
+        "seeds": [_points(seeds[seed]) for seed in seeds if len(seeds)],
         "mean": _points(seeds.mean(axis=1)),
     }
 
