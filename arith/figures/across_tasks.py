@@ -39,7 +39,8 @@ def compose(table: TaskTable, *, width: float | None = None, caption: bool = Tru
     names = [fit(table.label(line.encoding), 72 * _NAMES - 8, _LETTERS) for line in table.rows]
     longest = max(text_width(name, size) for name, size in names) / 72
     cell = 72 * (width - longest - 0.2 - _RANKS) / len(heads)
-    letters = _LETTERS * min(1, 0.92 * cell / max(map(_number_width, table.panels), default=1))
+    numbers = [text_width(_number(panel), _LETTERS) for panel in table.panels]
+    letters = _LETTERS * min(1, 0.92 * cell / max(numbers, default=1))
     if letters < SMALLEST:
         raise UsageError(
             f"{len(heads)} tasks do not fit {width:g} inches: give a larger --width or fewer tasks"
@@ -129,10 +130,6 @@ def _heights(table: TaskTable) -> tuple[dict[str, float], dict[float, str]]:
 def _number(panel: Panel) -> str:
     mean = panel.mean("out_of_distribution")
     return "-" if mean is None else f"{100 * mean:.1f}{signs(panel)}"
-
-
-def _number_width(panel: Panel) -> float:
-    return text_width(_number(panel), _LETTERS)
 
 
 def _draw_cell(ax: Axes, x: int, y: float, panel: Panel | None, letters: float) -> None:

@@ -5,7 +5,7 @@ length on the first axis goes up, that on the second to the right, from the shor
 square however many lengths an axis has. Grids of one axis are drawn by `lines.py`.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -87,7 +87,8 @@ def compose(
     lengths, order = panels[0].axes, describe_order(panels) if in_order else ""
     has_lines = len(lengths) == 1 or by_length
     if has_lines and axes is None:
-        return compose_lines(panels, labels, order, look)
+        with style.styled(font=look.font):
+            return compose_lines(panels, labels, order, look)
     if axes is not None:
         _check_axes(axes, panels, has_lines=has_lines)
         look = replace(look, difference=len(axes) > len(panels))
@@ -210,9 +211,8 @@ def _paint(
     return mesh
 
 
-def _add_bar(mesh: QuadMesh, axes: Iterable[Axes], place: Layout, **look: Any) -> None:
+def _add_bar(mesh: QuadMesh, axes: Sequence[Axes], place: Layout, **look: Any) -> None:
     """Draw the colour bar of some panels, as long as all these panels together."""
-    axes = list(axes)
     columns = min(place.columns, len(axes))
     rows = -(-len(axes) // columns)
     step = place.height / place.rows
@@ -238,7 +238,7 @@ def _draw_difference(
     labels: Mapping[str, str],
     place: Layout,
     *,
-    has_bar: bool = True,
+    has_bar: bool,
 ) -> None:
     """Draw the first encoding minus the second; cells are grey without a significant difference."""
     first, second = panels

@@ -32,13 +32,9 @@ _BRIEF_WORDS = "out: mean out of distribution"
 def compose(panels: Sequence[Panel], labels: Mapping[str, str], order: str, look: Looks) -> Figure:
     """Return the figure of `panels`, in their order.
 
-    Up to six encodings share a panel; the panels share one legend, which has their means.
+    Up to six encodings share a panel; the panels share one legend, which has their means. The
+    caller sets the style (`style.styled`), because `look` names the font.
     """
-    with style.styled(font=look.font):
-        return _compose(panels, labels, order, look)
-
-
-def _compose(panels: Sequence[Panel], labels: Mapping[str, str], order: str, look: Looks) -> Figure:
     axis = next(axis for axis in panels[0].axes if axis.counts == "digits")
     groups = np.array_split(np.arange(len(panels)), -(-len(panels) // _MOST_LINES))
     width = look.width or (_ALONE if len(groups) == 1 else _WIDTH)

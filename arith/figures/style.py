@@ -158,9 +158,8 @@ class Page(Figure):
                 "install a font that has them, such as one of Noto"
             )
         words = [text.get_text() for text in to_fit]
-        for (
-            text
-        ) in to_fit:  # a long one would take room from the panels, a short one has its height
+        # A long text would take room from the panels; a short one has its height.
+        for text in to_fit:
             text.set_text(re.sub(".+", "x", text.get_text()))
         engine = self.get_layout_engine()
         if engine is not None:
