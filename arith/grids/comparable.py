@@ -50,8 +50,7 @@ def is_same_run(one: Grid, other: Grid) -> bool:
 
 def _facts(grid: Grid) -> dict[str, object]:
     named = {"preset": grid.preset, "trained_digits": grid.trained_digits, "split": grid.split}
-    named["precision"] = grid.precision
-    return named | grid.budget.as_dict() | grid.evaluation.as_dict()
+    return named | {"precision": grid.precision} | grid.budget.as_dict() | grid.evaluation.as_dict()
 
 
 def _settings(one: Grid, other: Grid) -> str:
