@@ -7,7 +7,7 @@
 --json     print JSON                           --format  the format of the output
 """
 
-from dataclasses import fields
+from functools import partial
 from pathlib import Path
 from typing import Annotated
 
@@ -19,12 +19,14 @@ from tape_arith.arith.data.bucket import known_split
 from tape_arith.arith.documents import MOST_INTEGER
 from tape_arith.arith.files import check_replaceable
 from tape_arith.arith.registry.locate import known_names
-from tape_arith.arith.runs.config import Config, Precision
+from tape_arith.arith.runs.config import Precision
 from tape_arith.arith.runs.metrics import tracker_names
 from tape_arith.arith.runs.preset import known_preset, presets
 
-WHAT, HOW_LONG, WHERE, MACHINE = PANELS = ("What", "How long", "Where", "Machine")
+PANELS = ("What", "How long", "Where", "Machine")
 """The titles under which a command's help lists options; it lists the others after them."""
+what, how_long, where, machine = (partial(typer.Option, rich_help_panel=title) for title in PANELS)
+"""Declare an option under each title."""
 
 
 def _known_backend(name: str) -> str:
@@ -55,108 +57,80 @@ RunPath = Annotated[
 ]
 Encodings = Annotated[
     list[str],
-    typer.Option(
+    what(
         "--pe",
         "--compare",
         "--model",
         metavar="NAMES",
         help="Encodings and models, such as fire,tape+yarn,gru, or all.",
-        rich_help_panel=WHAT,
         autocompletion=completion.complete_encoding,
     ),
 ]
 EncodingList = Annotated[
     list[str],
-    typer.Option(
+    what(
         "--pe",
         "--model",
         metavar="NAMES",
         help="Encodings and models, with commas.",
         autocompletion=completion.complete_encoding,
-        rich_help_panel=WHAT,
     ),
 ]
 ALL_ENCODINGS, NO_ENCODINGS = ["all"], list[str]()
 Preset = Annotated[
     str | None,
-    typer.Option(
+    what(
         metavar="PRESET",
         help="A preset of `tape-arith list`, or PRESET@TASK.",
-        rich_help_panel=WHAT,
         callback=known_preset,
         autocompletion=completion.complete_among(presets),
     ),
 ]
 Settings = Annotated[
     list[str] | None,
-    typer.Option(
+    what(
         "--set",
         metavar="KEY=VALUE",
         help="Change a setting of the preset; `list PRESET` explains them. Repeatable.",
-        rich_help_panel=WHAT,
-        autocompletion=completion.complete_among(
-            lambda: [f"{field.name}=" for field in fields(Config)]
-        ),
+        autocompletion=completion.complete_setting,
     ),
 ]
 TaskName = Annotated[
     str | None,
-    typer.Option(
+    what(
         "--task",
         metavar="TASK",
         help="A task of `tape-arith list`, or FILE.py:CLASS, as name[:option=value...].",
-        rich_help_panel=WHAT,
         autocompletion=completion.complete_task,
     ),
 ]
 Seed = Annotated[
     int | None,
-    typer.Option(
-        metavar="N",
-        min=0,
-        max=MOST_INTEGER,
-        help="Seed of weights, problems, positions.",
-        rich_help_panel=WHAT,
-    ),
+    what(metavar="N", min=0, max=MOST_INTEGER, help="Seed of weights, problems, positions."),
 ]
 Runs = Annotated[
-    Path,
-    typer.Option(
-        "--runs",
-        metavar="DIR",
-        help="The folder of runs, or an archive of `pack`.",
-        rich_help_panel=WHERE,
-    ),
+    Path, where("--runs", metavar="DIR", help="The folder of runs, or an archive of `pack`.")
 ]
 ComparedRuns = Annotated[
     list[Path],
-    typer.Option(
+    where(
         "--runs",
         metavar="DIR",
         help="The folder of runs, or an archive of `pack`; given twice, of two labs, together.",
-        rich_help_panel=WHERE,
     ),
 ]
 OWN_RUNS = [Path("runs")]
 MadeRuns = Annotated[
     Path,
-    typer.Option(
-        "--runs",
-        "--out",
-        metavar="DIR",
-        help="The folder of runs.",
-        rich_help_panel=WHERE,
-        callback=_written_folder,
-    ),
+    where("--runs", "--out", metavar="DIR", help="The folder of runs.", callback=_written_folder),
 ]
 Archive = Annotated[
     Path | None,
-    typer.Option(
+    where(
         "--pack",
         metavar="FILE",
         help="After each grid, pack what is scored into this .tgz, without weights.",
         callback=written_file,
-        rich_help_panel=WHERE,
     ),
 ]
 Count = Annotated[
@@ -165,24 +139,15 @@ Count = Annotated[
         metavar="N", min=1, max=10**12, help="Problems to generate (default: the preset's)."
     ),
 ]
-Fresh = Annotated[
-    bool,
-    typer.Option("--fresh", help="Start over, and replace what exists.", rich_help_panel=HOW_LONG),
-]
+Fresh = Annotated[bool, how_long("--fresh", help="Start over, and replace what exists.")]
 NoCurves = Annotated[
-    bool,
-    typer.Option(
-        "--no-curves",
-        help="Do not score the small grid for learning curves.",
-        rich_help_panel=HOW_LONG,
-    ),
+    bool, how_long("--no-curves", help="Do not score the small grid for learning curves.")
 ]
 Track = Annotated[
     str | None,
-    typer.Option(
+    where(
         metavar="NAMES",
         help="Also log metrics to tensorboard or wandb (offline), in RUN/tracking.",
-        rich_help_panel=WHERE,
         autocompletion=completion.complete_among(tracker_names),
     ),
 ]
@@ -191,52 +156,39 @@ Track = Annotated[
 
 With = Annotated[
     str | None,
-    typer.Option(
-        "--with",
-        metavar="NAME",
-        help="An extrapolation at test time, such as yarn:ramp=paper.",
-        rich_help_panel=WHAT,
-    ),
+    what("--with", metavar="NAME", help="An extrapolation at test time, such as yarn:ramp=paper."),
 ]
 Split = Annotated[
     str,
-    typer.Option(
+    what(
         metavar="NAME",
         help="The problems: evaluation, or carry with long carry chains.",
-        rich_help_panel=WHAT,
         callback=known_split,
     ),
 ]
 MaxDigits = Annotated[
     int | None,
-    typer.Option(
-        metavar="N",
-        min=1,
-        help="Digits of the longest operands (default: tested_digits).",
-        rich_help_panel=WHAT,
-    ),
+    what(metavar="N", min=1, help="Digits of the longest operands (default: tested_digits)."),
 ]
 Costs = Annotated[
     bool, typer.Option("--costs", help="Add parameters and FLOPs at the preset's size.")
 ]
 Figure = Annotated[
     Path | None,
-    typer.Option(
+    where(
         "--figure",
         metavar="FILE",
         help="Draw into this .png, .svg or .pdf file.",
-        rich_help_panel=WHERE,
         callback=written_file,
     ),
 ]
 MadeFigure = Annotated[
     Path | None,
-    typer.Option(
+    where(
         "--figure",
         "--out",
         metavar="FILE",
         help="Draw into this .png, .svg or .pdf file.",
-        rich_help_panel=WHERE,
         callback=written_file,
     ),
 ]
@@ -273,88 +225,75 @@ AsCsv = Annotated[bool, typer.Option("--csv", help="Print CSV to stdout.")]
 
 TimeLimit = Annotated[
     str | None,
-    typer.Option(
+    how_long(
         metavar="TIME",
         help="Save and stop after this time: 90s, 25m, 1h30m or 1:30:00 (exit code 3).",
-        rich_help_panel=HOW_LONG,
     ),
 ]
 Threads = Annotated[
     int | None,
-    typer.Option(
+    machine(
         metavar="N",
         min=1,
         max=1024,
         help="CPU threads in total (default: all cores, or OMP_NUM_THREADS).",
-        rich_help_panel=MACHINE,
     ),
 ]
 Backend = Annotated[
     str,
-    typer.Option(
+    machine(
         metavar="NAME",
         help="How attention is computed: auto, varlen, flash-attn, sdpa, eager or fused. "
         "Fails if the backend does not support the encoding; never falls back.",
-        rich_help_panel=MACHINE,
         callback=_known_backend,
         autocompletion=completion.complete_backend,
     ),
 ]
 Compiled = Annotated[
     bool | None,
-    typer.Option(
+    machine(
         "--compile/--no-compile",
         help="Compile the decoder's blocks (default: on a GPU, or if the preset says so); on a "
         "GPU, steps of packed rows are also recorded as a CUDA graph. A CPU needs a C++ compiler "
         "and, once, a minute or two; steps then take 5 to 40 % less.",
-        rich_help_panel=MACHINE,
     ),
 ]
 InPrecision = Annotated[
     Precision,
-    typer.Option(
+    machine(
         "--precision",
         metavar="TYPE",
         help="Of matrix products: bfloat16, float32, or auto: bfloat16 where it is "
         "fast. Runs of two types are not compared.",
-        rich_help_panel=MACHINE,
     ),
 ]
 Slots = Annotated[
     int | None,
-    typer.Option(
+    machine(
         metavar="N",
         min=1,
         help="Parallel jobs; more than one run as subprocesses (default: one per GPU, or per "
         "core if their size suits a core; other engines have limits of their own).",
-        rich_help_panel=MACHINE,
     ),
 ]
 DryRun = Annotated[
-    bool,
-    typer.Option(
-        "--dry-run",
-        help="Show jobs, cost and estimated time; write nothing.",
-        rich_help_panel=HOW_LONG,
-    ),
+    bool, how_long("--dry-run", help="Show jobs, cost and estimated time; write nothing.")
 ]
 On = Annotated[
     str | None,
-    typer.Option(
+    how_long(
         "--on",
         metavar="GPU",
         help="With --dry-run: the time on this GPU, such as h200, one per slot, from steps that "
         "were measured there.",
-        rich_help_panel=HOW_LONG,
         autocompletion=completion.complete_gpu,
     ),
 ]
 Engine = Annotated[
     str,
-    typer.Option(
+    machine(
         metavar="ENGINE",
         help="Where jobs run: local, ray or slurm, as in slurm:partition=gpu:throttle=8.",
-        rich_help_panel=MACHINE,
         autocompletion=completion.complete_among(lambda: known_names("engine")),
     ),
 ]

@@ -3,8 +3,6 @@
 from pathlib import Path
 from typing import Annotated, Any
 
-import typer
-
 from tape_arith.arith.api.processes import configure
 from tape_arith.arith.commands import job_options, option
 from tape_arith.arith.runs.preset import parse_settings
@@ -12,20 +10,10 @@ from tape_arith.arith.runs.preset import parse_settings
 EXAMPLE = "tape-arith run --pe rope,fire,tape --seeds 0,1,2 --preset mini"
 
 _Seeds = Annotated[
-    str,
-    typer.Option(
-        "--seeds",
-        "--seed",
-        metavar="LIST",
-        help="Seeds, with commas.",
-        rich_help_panel=option.WHAT,
-    ),
+    str, option.what("--seeds", "--seed", metavar="LIST", help="Seeds, with commas.")
 ]
 _Datasets = Annotated[
-    Path,
-    typer.Option(
-        "--datasets", metavar="DIR", help="The folder of datasets.", rich_help_panel=option.WHERE
-    ),
+    Path, option.where("--datasets", metavar="DIR", help="The folder of datasets.")
 ]
 
 

@@ -27,10 +27,9 @@ _Sweep = Annotated[
 ]
 _Detach = Annotated[
     bool,
-    typer.Option(
+    option.machine(
         "--detach",
         help="Slurm: send what can start, and leave; the same command goes on from there.",
-        rich_help_panel=option.MACHINE,
     ),
 ]
 

@@ -20,59 +20,45 @@ _Run = Annotated[
 ]
 _Encoding = Annotated[
     list[str] | None,
-    typer.Option(
+    option.what(
         "--pe",
         "--model",
         metavar="NAME",
         help="The positional encoding: name[:option=value...][+name]. Or a model.",
-        rich_help_panel=option.WHAT,
         autocompletion=completion.complete_encoding,
     ),
 ]
 _Steps = Annotated[
     int | None,
-    typer.Option(
-        metavar="N",
-        min=1,
-        help="With RUN: extend its budget to this number of steps.",
-        rich_help_panel=option.HOW_LONG,
+    option.how_long(
+        metavar="N", min=1, help="With RUN: extend its budget to this number of steps."
     ),
 ]
 _InitFrom = Annotated[
     Path | None,
-    typer.Option(
+    option.what(
         metavar="RUN",
         help="Start from the final weights of a run, by default with its preset, settings and "
         "seed.",
-        rich_help_panel=option.WHAT,
     ),
 ]
 _OnlyPositional = Annotated[
-    bool,
-    typer.Option(
-        "--only-positional",
-        help="With --init-from: train only the encoding.",
-        rich_help_panel=option.WHAT,
-    ),
+    bool, option.what("--only-positional", help="With --init-from: train only the encoding.")
 ]
 _Data = Annotated[
     Path | None,
-    typer.Option(
+    option.where(
         metavar="DIR",
         help="A dataset (default: that of `generate` in data, if it fits; else problems are "
         "generated as needed).",
-        rich_help_panel=option.WHERE,
     ),
 ]
-_NoScore = Annotated[
-    bool, typer.Option("--no-score", help="Score no grid.", rich_help_panel=option.HOW_LONG)
-]
+_NoScore = Annotated[bool, option.how_long("--no-score", help="Score no grid.")]
 _OnNonfinite = Annotated[
     Policy | None,
-    typer.Option(
+    option.how_long(
         help="If a loss or gradient is not finite: stop, or skip that update and count it "
-        "(default: as in the run's record, stop for a new run).",
-        rich_help_panel=option.HOW_LONG,
+        "(default: as in the run's record, stop for a new run)."
     ),
 ]
 
