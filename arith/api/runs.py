@@ -19,7 +19,6 @@ from tape_arith.arith.stopping import Stopped, Stopper, stopping
 from tape_arith.arith.terminal import bar, say
 
 if TYPE_CHECKING:
-    from tape_arith.arith.sweeps.estimate import Plan
     from tape_arith.arith.sweeps.run_jobs import Outcome
     from tape_arith.arith.sweeps.run_sweep import PlannedSweep
 
@@ -159,35 +158,13 @@ def run(
     """
     from tape_arith.arith.sweeps.run_sweep import run_requests
 
-    requests = _requests(pe, seeds, preset, task, runs, {**(settings or {}), **more})
+    requests = requested(pe, seeds, preset, task, runs, {**(settings or {}), **more})
     with stopping(stopper) as stop:
         out = None if archive is None else Path(archive)
         return run_requests(requests, options, Path(datasets), slots, engine, stop, out)
 
 
-@checked
-def plan_run(
-    pe: str,
-    *,
-    seeds: Sequence[Seed] = (0,),
-    preset: str | None = None,
-    task: str | None = None,
-    runs: str | Path = "runs",
-    datasets: str | Path = DATASETS,
-    slots: AtLeastOne | None = None,
-    engine: str = "local",
-    options: TrainOptions = DEFAULTS,
-    settings: Mapping[str, Any] | None = None,
-    **more: Any,
-) -> "Plan":
-    """Plan what `run` does; `costs()` estimates it here, `costs(on="h200")` on that GPU."""
-    from tape_arith.arith.sweeps import run_sweep
-
-    requests = _requests(pe, seeds, preset, task, runs, {**(settings or {}), **more})
-    return run_sweep.plan_run(requests, options, Path(datasets), slots, engine)
-
-
-def _requests(
+def requested(
     pe: str,
     seeds: Sequence[int],
     preset: str | None,

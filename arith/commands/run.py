@@ -1,7 +1,7 @@
 """`tape-arith run`: generate, train, score and draw in one command."""
 
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 from tape_arith.arith.api.processes import configure
 from tape_arith.arith.commands import job_options, option
@@ -39,25 +39,21 @@ def command(
     engine: option.Engine = "local",
 ) -> None:
     """Generate, train, score and draw; what is finished is not repeated."""
-    from tape_arith.arith.api import runs as api
+    from tape_arith.arith.api.runs import requested
 
     configure(threads)
-    chosen: dict[str, Any] = {
-        "seeds": job_options.whole_numbers("--seeds", seeds),
-        "preset": preset,
-        "task": task,
-        "runs": runs,
-        "datasets": datasets,
-        "slots": job_options.estimated_slots(dry_run, on, slots),
-        "engine": engine,
-        "options": job_options.train_options(backend, compiled, no_curves, track, precision),
-        "settings": parse_settings(settings),
-    }
+    numbers = job_options.whole_numbers("--seeds", seeds)
+    slots = job_options.estimated_slots(dry_run, on, slots)
+    options = job_options.train_options(backend, compiled, no_curves, track, precision)
+    changed = parse_settings(settings)
     with job_options.stopping(time_limit) as stopper:
+        from tape_arith.arith.sweeps.run_sweep import plan_run, run_requests
+
+        requests = requested(",".join(pe), numbers, preset, task, runs, changed)
         if dry_run:
-            job_options.print_plan(api.plan_run(",".join(pe), **chosen), on)
+            job_options.print_plan(plan_run(requests, options, datasets, slots, engine), on)
             return
-        outcome = api.run(",".join(pe), archive=archive, stopper=stopper, **chosen)
+        outcome = run_requests(requests, options, datasets, slots, engine, stopper, archive)
     for file in outcome.files:
         print(file)
     job_options.conclude(outcome, stopper)
