@@ -10,9 +10,9 @@ from decimal import Decimal
 from functools import cache
 from importlib.resources import files
 from pathlib import Path
-from typing import Annotated, Any, Literal, get_type_hints
+from typing import Annotated, Any, Literal
 
-from pydantic import Field
+from pydantic import Field, TypeAdapter
 
 from tape_arith.arith.data.bucket import (
     EVALUATION,
@@ -60,15 +60,8 @@ def setting_words() -> dict[str, list[str]]:
 @cache
 def setting_meanings() -> dict[str, str]:
     """Return what each setting means in a few words; models/decoder.py has more on its own."""
-    hints = get_type_hints(Config, include_extras=True)
-    return {
-        field.name: next(
-            text
-            for part in hints[field.name].__metadata__
-            if (text := getattr(part, "description", None))
-        )
-        for field in fields(Config)
-    }
+    settings = TypeAdapter(Config).json_schema()["properties"]
+    return {name: facts["description"] for name, facts in settings.items()}
 
 
 def _settings_called(word: str) -> list[str]:
@@ -167,10 +160,7 @@ class Config(Strict):
     norm: Annotated[
         Literal["pre", "post", "deepnorm"], Field(description="where layers are normalized")
     ] = "pre"
-    loops: Annotated[
-        int,
-        Field(ge=1, le=1024, description="times that the blocks are applied"),
-    ] = 1
+    loops: Annotated[int, Field(ge=1, le=1024, description="times that the blocks are applied")] = 1
     input_injection: Annotated[
         bool, Field(description="whether each further loop adds the embedded input")
     ] = False
