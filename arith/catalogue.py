@@ -146,8 +146,7 @@ def _part_text(facts: dict[str, Any]) -> str:
 def _joined(name: str) -> Declaration:
     """Declare encodings joined with a plus, from the declarations of the parts."""
     try:
-        named = parse(name).encoding.parts
-        parts = [locate("encoding", part.name).declaration() for part in named]
+        parts = [part.declaration() for part in parse(name).encoding.locations()]
     except UsageError as error:  # a package also defines one of the names
         return Declaration(name, problem=str(error))
     return Declaration(

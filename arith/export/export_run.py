@@ -26,7 +26,6 @@ from tape_arith.arith.grids.axes import REGION_WORDS
 from tape_arith.arith.grids.grid import Grid
 from tape_arith.arith.grids.panel import Panel
 from tape_arith.arith.machine import own_version
-from tape_arith.arith.registry.locate import locate
 from tape_arith.arith.registry.names import Name, NamePart, check_encoding
 from tape_arith.arith.runs.record import RunRecord
 from tape_arith.arith.runs.run import Run
@@ -206,9 +205,6 @@ def _card_values(run: Run, name: Name, record: RunRecord, decoder: Decoder) -> d
     file = run.grid_file(name.extrapolation)
     grid = Grid.load(file) if file.exists() else None
     panel = None if grid is None else Panel.of([grid])
-    located = [locate("encoding", part.name) for part in name.encoding.parts]
-    if name.extrapolation is not None:
-        located.append(locate("extrapolation", name.extrapolation.name))
     task = _two_operands(record.config.task)
     prompt, _, answer = task.text(f"48{task.symbol}5").partition("=")
     return dict(
@@ -216,7 +212,7 @@ def _card_values(run: Run, name: Name, record: RunRecord, decoder: Decoder) -> d
         record=record,
         config=record.config,
         version=own_version(),
-        declarations=[location.declaration() for location in located],
+        declarations=[location.declaration() for location in name.locations()],
         num_parameters=decoder.num_parameters(),
         num_own_parameters=sum(p.numel() for p in decoder.pe.parameters()),
         grid=grid,

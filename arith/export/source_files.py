@@ -29,9 +29,7 @@ def source_files(name: Name, version: str) -> dict[str, str]:
 
     Raises UsageError if a user's encoding imports more than `models`, torch and Python's library.
     """
-    parts = [locate("encoding", part.name) for part in name.encoding.parts]
-    if name.extrapolation is not None:
-        parts.append(locate("extrapolation", name.extrapolation.name))
+    parts = name.locations()
     waiting = [*map(_module, _ALWAYS), *parts]
     waiting += [part.modifier for part in parts if part.modifier is not None]
     origins: dict[str, Path | None] = {}

@@ -49,6 +49,10 @@ class Encoding:
         """The name without the origin of the weights."""
         return "+".join(map(str, self.parts))
 
+    def locations(self) -> list[Location]:
+        """Locate each part. Raises UsageError if one is unknown."""
+        return [locate("encoding", part.name) for part in self.parts]
+
 
 @dataclass(frozen=True)
 class Origin:
@@ -73,6 +77,12 @@ class Name:
 
     def __str__(self) -> str:
         return "+".join(map(str, filter(None, (self.encoding, self.extrapolation))))
+
+    def locations(self) -> list[Location]:
+        """Locate each part and the extrapolation. Raises UsageError if one is unknown."""
+        change = self.extrapolation
+        added = [] if change is None else [locate("extrapolation", change.name)]
+        return self.encoding.locations() + added
 
 
 def parse(text: str) -> Name:
@@ -156,7 +166,7 @@ def read_contrast(text: str) -> tuple[str, str]:
 def is_builtin(encoding: Encoding) -> bool:
     """Tell whether every part is built in, not from a user's file or a package."""
     try:
-        return all(locate("encoding", part.name).is_builtin for part in encoding.parts)
+        return all(location.is_builtin for location in encoding.locations())
     except UsageError:
         return False
 
@@ -167,8 +177,7 @@ def declared_kinds(encoding: Encoding) -> list[str]:
     >>> declared_kinds(parse("abacus+rope+yarn").encoding)
     ['task-structured', 'rotary']
     """
-    declared = [locate("encoding", part.name).declaration() for part in encoding.parts]
-    return list(dict.fromkeys(declaration.kind for declaration in declared))
+    return list(dict.fromkeys(part.declaration().kind for part in encoding.locations()))
 
 
 def is_model(encoding: Encoding) -> bool:
@@ -206,8 +215,7 @@ def source_hashes(encoding: Encoding) -> dict[str, str]:
 
     Raises UsageError if a part is unknown or cannot be read.
     """
-    locations = [locate("encoding", part.name) for part in encoding.parts]
-    return {location.name: location.sha256() for location in locations if not location.is_builtin}
+    return {part.name: part.sha256() for part in encoding.locations() if not part.is_builtin}
 
 
 def read_options(text: str, settings: Iterable[str], declared: Declaration) -> dict[str, Value]:

@@ -20,7 +20,6 @@ from tape_arith.arith.documents import (
 from tape_arith.arith.errors import Failure, UsageError
 from tape_arith.arith.grids.facts import About, Budget
 from tape_arith.arith.grids.grid import Grid
-from tape_arith.arith.registry.locate import locate
 from tape_arith.arith.registry.names import Name, parse, source_hashes, task_location
 from tape_arith.arith.runs.config import EXECUTION, Config, Policy, Schedule
 from tape_arith.arith.runs.preset import changed_settings, is_preset
@@ -184,8 +183,7 @@ def check_can_continue(path: Path, record: RunRecord) -> None:
     """
     try:
         sources = run_sources(record.name, record.config)
-        places = [locate("encoding", part.name) for part in record.name.encoding.parts]
-        places.append(task_location(record.config.task))
+        places = [*record.name.encoding.locations(), task_location(record.config.task)]
     except UsageError as error:
         raise UsageError(
             f"{path} was trained with {record.encoding} on {record.config.task}: {error}"
