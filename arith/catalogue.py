@@ -206,18 +206,15 @@ def to_text(content: dict[str, Any]) -> str:
 def describe(name: str) -> tuple[dict[str, Any], str]:
     """Return the facts about `name`, for JSON and as text. Raises UsageError if it is unknown."""
     if name == "sweeps":
-        sweeps = [load_sweep(name) for name in sweep_names()]
-        rows = [
-            (s.name, ",".join(s.presets), len(s.requests(Path("runs"))), s.summary) for s in sweeps
-        ]
-        lines = []
-        for name, chosen, runs, text in rows:
-            several = chosen.count(",") + 1
-            chosen = chosen if several == 1 else f"{several} presets"
-            lines.append(f"{name:<16}{chosen:<12}{runs:>4} runs  {text}")
-        lines.append(f"Files: {BUNDLED}")
-        keys = ("name", "preset", "runs", "summary")
-        return {"sweeps": [dict(zip(keys, row, strict=True)) for row in rows]}, "\n".join(lines)
+        facts, lines = [], []
+        for sweep in map(load_sweep, sweep_names()):
+            presets_of, runs = ",".join(sweep.presets), len(sweep.requests(Path("runs")))
+            own = {"name": sweep.name, "preset": presets_of, "runs": runs}
+            facts.append(own | {"summary": sweep.summary})
+            several = len(sweep.presets)
+            shown = presets_of if several == 1 else f"{several} presets"
+            lines.append(f"{sweep.name:<16}{shown:<12}{runs:>4} runs  {sweep.summary}")
+        return {"sweeps": facts}, "\n".join([*lines, f"Files: {BUNDLED}"])
     if is_preset(name):
         name = known_preset(name) or name
         summary, config = describe_preset(name), load_preset(name)
