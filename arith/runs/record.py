@@ -9,14 +9,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import ClassVar
 
-from tape_arith.arith.documents import (
-    Count,
-    NonNegative,
-    Positive,
-    Sha256,
-    Strict,
-    Text,
-)
+from tape_arith.arith.documents import Count, NonNegative, Positive, Sha256, Strict, Text
 from tape_arith.arith.errors import Failure, UsageError
 from tape_arith.arith.grids.facts import About, Budget
 from tape_arith.arith.grids.grid import Grid

@@ -91,13 +91,9 @@ def forecast(
         tokens, flops = job.cost()
         state, left_flops = ("done", 0.0) if job.id in done else ("to do", flops)
         seconds = None if rate is None and left_flops else left_flops * (rate or 0.0)
-        row = {
-            "id": job.id,
-            "kind": job.kind,
-            "encoding": str(job.request.name),
-            "seed": job.request.seed,
-        }
-        row |= job.request.settings
+        request = job.request
+        row = {"id": job.id, "kind": job.kind, "encoding": str(request.name), "seed": request.seed}
+        row |= request.settings
         rows.append(row | {"state": state, "tokens": tokens, "flops": flops, "seconds": seconds})
     waiting = [row for row in rows if row["state"] == "to do"]
     left = {key: sum(row[key] or 0 for row in waiting) for key in ("tokens", "flops", "seconds")}

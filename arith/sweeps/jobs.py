@@ -16,10 +16,7 @@ from typing import Any, ClassVar, NamedTuple
 from tape_arith.arith.data.bucket import EVALUATION, Bucket
 from tape_arith.arith.data.dataset import Identity, Manifest
 from tape_arith.arith.data.write_dataset import generate_dataset
-from tape_arith.arith.errors import (
-    Failure,
-    UsageError,
-)
+from tape_arith.arith.errors import Failure, UsageError
 from tape_arith.arith.files import slug
 from tape_arith.arith.grids.evaluation_set import DEFAULT_SET, EvaluationSet
 from tape_arith.arith.registry.names import Name
