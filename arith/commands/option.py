@@ -173,25 +173,11 @@ MaxDigits = Annotated[
 Costs = Annotated[
     bool, typer.Option("--costs", help="Add parameters and FLOPs at the preset's size.")
 ]
-Figure = Annotated[
-    Path | None,
-    where(
-        "--figure",
-        metavar="FILE",
-        help="Draw into this .png, .svg or .pdf file.",
-        callback=written_file,
-    ),
-]
-MadeFigure = Annotated[
-    Path | None,
-    where(
-        "--figure",
-        "--out",
-        metavar="FILE",
-        help="Draw into this .png, .svg or .pdf file.",
-        callback=written_file,
-    ),
-]
+_drawn = partial(
+    where, metavar="FILE", help="Draw into this .png, .svg or .pdf file.", callback=written_file
+)
+Figure = Annotated[Path | None, _drawn("--figure")]
+MadeFigure = Annotated[Path | None, _drawn("--figure", "--out")]
 Labels = Annotated[
     list[str] | None,
     typer.Option(
