@@ -96,9 +96,9 @@ class Run:
         """Return the files of grids, complete or not, sorted by name."""
         return sorted(self._matching("grid*.json"), key=lambda file: file.stem)
 
-    def earlier_grid_files(self) -> list[Path]:
-        """Return the files of grids at a budget before it was extended."""
-        return sorted(self._matching("at-*-steps/grid*.json"))
+    def every_grid_file(self) -> list[Path]:
+        """Return the files of grids, then of those at a budget before it was extended."""
+        return [*self.grid_files(), *sorted(self._matching("at-*-steps/grid*.json"))]
 
     def _matching(self, pattern: str) -> list[Path]:
         folder = on_disk(self.path)
@@ -175,8 +175,7 @@ class Run:
     def delete(self) -> None:
         """Delete the run's files, the record first: the rest alone does not count as a run."""
         check_lock(self.path)
-        files = [self.record_file, self.metrics_file]
-        files += [*self.grid_files(), *self.earlier_grid_files()]
+        files = [self.record_file, self.metrics_file, *self.every_grid_file()]
         for file in [*files, *self.path.glob("weights/*.safetensors")]:
             file.unlink(missing_ok=True)
         self.remove_partial()

@@ -51,6 +51,6 @@ def pack(runs: Sequence[Run], out: Path, *, weights: bool = False) -> None:
 
 
 def _files(run: Run, weights: bool) -> list[Path]:
-    files = [run.record_file, run.metrics_file, *run.grid_files(), *run.earlier_grid_files()]
+    files = [run.record_file, run.metrics_file, *run.every_grid_file()]
     files += [run.final] if weights else []
     return [file for file in files if on_disk(file).exists()]

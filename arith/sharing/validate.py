@@ -58,7 +58,7 @@ def _verdict(run: Run, name: str) -> Verdict:
         run.metrics()
     except Failure as error:
         faults.append(_of(run, error))
-    for file in [*run.grid_files(), *run.earlier_grid_files()]:
+    for file in run.every_grid_file():
         try:
             grid = Grid.load(file)
         except Failure as error:
