@@ -25,6 +25,7 @@ class ModularSum(OneString):
     axes = (Axis("terms", "terms"),)
     example = "3+5+9"
     separators = "+="
+    digit_order: Order | None = "reversed"
     needs_positions = False
 
     def __init__(self, *, modulus: int = 10, spaces: int = 0) -> None:
@@ -35,10 +36,6 @@ class ModularSum(OneString):
         # One term reaches ten remainders only. With a larger modulus the best guess gets worse with
         # every term, so that no one number is its chance.
         self.chance = 1 / modulus if modulus <= 10 else 0.0
-
-    @property
-    def digit_order(self) -> Order | None:
-        return "reversed"
 
     def prompt(self, drawn: Digits, write: Writer) -> list[Field]:
         fields = []

@@ -46,6 +46,7 @@ class Passkey(Task[Haystack]):
     version = 1
     symbols = "#"
     separators = "#="
+    digit_order: Order | None = None
 
     def __init__(self, *, key: int = 3, depths: int = 8, spaces: int = 0) -> None:
         if not 1 <= key <= _MOST_KEY:
@@ -59,10 +60,6 @@ class Passkey(Task[Haystack]):
             Axis("digits of haystack", "haystack"),
         )
         self.example = f"3141#{('271' * key)[:key]}#5926"
-
-    @property
-    def digit_order(self) -> Order | None:
-        return None
 
     def words_each(self, most: tuple[int, ...]) -> int:
         return -(-(2 * num_quads(most[1]) + num_quads(self.key)) // 2)

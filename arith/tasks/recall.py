@@ -65,6 +65,7 @@ class Recall(Task[Pairs]):
     version = 1
     example = "a3b7c1b"
     chance = 0.1
+    digit_order: Order | None = None
     writing_rule = ", each letter once and one of them again, at the end"
 
     def __init__(self, *, gaps: int = 8, keys: int = 64, scratchpad: bool = False) -> None:
@@ -81,10 +82,6 @@ class Recall(Task[Pairs]):
             Axis("gap of the asked pair from the query", "gap", counts="places", places=gaps),
             Axis("pairs", "pairs"),
         )
-
-    @property
-    def digit_order(self) -> Order | None:
-        return None
 
     def bounds(self, most: tuple[int, ...]) -> tuple[int, int]:
         if most[1] > self.keys:

@@ -25,10 +25,7 @@ class OneString(Task[Digits]):
     """
 
     axes: tuple[Axis, ...] = (Axis("digits", "digits"),)
-
-    @property
-    def digit_order(self) -> Order | None:
-        return None
+    digit_order: Order | None = None
 
     def answer(self, string: Digits) -> Digits:
         """Return the answers. Not needed where `answer_fields` writes other symbols."""

@@ -19,6 +19,7 @@ class TextTask(Task[list[str]]):
     """
 
     axes: tuple[Axis, ...] = (Axis("digits", "digits"),)
+    digit_order: Order | None = None
 
     @abstractmethod
     def question(self, rng: Random, *lengths: int) -> str:
@@ -38,10 +39,6 @@ class TextTask(Task[list[str]]):
     @abstractmethod
     def most(self, *lengths: int) -> tuple[int, int]:
         """Return the most characters of a question and of its solution, from the lengths alone."""
-
-    @property
-    def digit_order(self) -> Order | None:
-        return None
 
     def words_each(self, most: tuple[int, ...]) -> int:
         return 1
