@@ -21,7 +21,6 @@ class Abacus(PlaceTable):
     string of digits, from its beginning on, and the numbers of a scratchpad.
     """
 
-    kind = "task-structured"
     paper = "McLeish et al. 2024, arXiv 2405.17399"
     told_by = "k"
     stream = b"abacus"

@@ -30,7 +30,6 @@ class ALiBi(CommonAdditiveBias):
     softmax cancels. Nothing is learned.
     """
 
-    kind = "relative bias"
     paper = "Press et al. 2021, arXiv 2108.12409"
     needs = Needs(bias="fixed")
 

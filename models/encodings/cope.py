@@ -47,7 +47,6 @@ class CoPE(FromScores):
     positions  P, the rows of e
     """
 
-    kind = "content"
     paper = "Golovneva et al. 2024, arXiv 2405.18719"
     no_decay = ("table",)
 

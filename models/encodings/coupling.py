@@ -29,7 +29,6 @@ class Coupling(PlaceTable):
        number, like Abacus's k
     """
 
-    kind = "task-structured"
     paper = "Cho et al. 2024, arXiv 2405.20671"
     told_by = "s"
     stream = b"couple"

@@ -62,7 +62,6 @@ class DAPE(FromScores):
     width  M, the hidden width of f
     """
 
-    kind = "content"
     computes_with_index = True
     paper = "Zheng et al. 2024, arXiv 2405.14722"
     inert = ("mlp_output.bias",)

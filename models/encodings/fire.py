@@ -42,7 +42,6 @@ class FIRE(AdditiveBias):
     width   hidden width of f
     """
 
-    kind = "relative bias"
     paper = "Li et al. 2023, arXiv 2310.04418"
     inert = ("output.bias",)  # the same for all keys, so the softmax cancels it
 

@@ -22,7 +22,6 @@ class HardALiBi(CommonAdditiveBias):
     """
 
     label = "Hard-ALiBi"
-    kind = "relative bias"
     paper = "Jelassi et al. 2024, arXiv 2402.01032"
     needs = Needs(bias="fixed")
 

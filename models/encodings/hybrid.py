@@ -19,7 +19,6 @@ class Hybrid(Rotary):
     base    as for `rope`
     """
 
-    kind = "rotary"
     paper = "Yang et al. 2025, arXiv 2501.18795"
 
     def __init__(

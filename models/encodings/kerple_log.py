@@ -21,7 +21,6 @@ class KerpleLog(CommonAdditiveBias):
     """
 
     label = "KERPLE-log"
-    kind = "relative bias"
     paper = "Chi et al. 2022, arXiv 2205.09921"
     most_p: ClassVar[float] = inf
 

@@ -11,7 +11,6 @@ class KerplePower(KerpleLog):
     """
 
     label = "KERPLE-power"
-    kind = "relative bias"
     paper = "Chi et al. 2022, arXiv 2205.09921"
     most_p = 2.0
 

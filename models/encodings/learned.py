@@ -12,7 +12,6 @@ class Learned(LearnedTable):
     rows  indices in the table, L1 or more; by default L1
     """
 
-    kind = "absolute"
     paper = "Gehring et al. 2017, arXiv 1705.03122"
 
     def __init__(self, setting: Setting, *, rows: int | None = None) -> None:

@@ -17,7 +17,6 @@ class LearnedOffset(Learned):
     """
 
     label = "Learned, offset"
-    kind = "absolute"
     paper = "Cho et al. 2024, arXiv 2405.20671; Gehring et al. 2017, arXiv 1705.03122"
     told_by = "rows"
 

@@ -14,7 +14,6 @@ class NAPE(ALiBi):
             steep if there are few heads), or those of an ALiBi of these heads ("geometric")
     """
 
-    kind = "relative bias"
     paper = "Vasylenko et al. 2025, arXiv 2506.16640"
 
     def __init__(

@@ -18,7 +18,6 @@ class PRoPE(Rotary):
     """
 
     label = "p-RoPE"
-    kind = "rotary"
     paper = "Barbero et al. 2024, arXiv 2410.06205"
 
     def __init__(self, setting: Setting, *, p: float = 0.75, base: float = 10_000.0) -> None:

@@ -72,7 +72,6 @@ class PaTH(FromScores):
     rank  R, the width between W1 and W2
     """
 
-    kind = "content"
     paper = "Yang et al. 2025, arXiv 2505.16381"
 
     def __init__(self, setting: Setting, *, rank: int = 32) -> None:

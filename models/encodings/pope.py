@@ -69,7 +69,6 @@ class PoPE(Rotary):
     base   as for `rope`
     """
 
-    kind = "rotary"
     paper = "Gopalakrishnan et al. 2025, arXiv 2509.10534"
     no_decay = ("phase",)
     needs = Needs(query=2)

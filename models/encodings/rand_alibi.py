@@ -17,7 +17,6 @@ class RandALiBi(Randomized, ALiBi):
     """
 
     label = "Randomized ALiBi"
-    kind = "randomized"
     paper = "Ruoss et al. 2023, arXiv 2305.16843; Press et al. 2021, arXiv 2108.12409"
     told_by = "l_max"
 

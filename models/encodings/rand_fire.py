@@ -19,7 +19,6 @@ class RandFIRE(Randomized, FIRE):
     """
 
     label = "Randomized FIRE"
-    kind = "randomized"
     paper = "Ruoss et al. 2023, arXiv 2305.16843; Li et al. 2023, arXiv 2310.04418"
     told_by = "l_max"
 

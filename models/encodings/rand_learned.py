@@ -14,7 +14,6 @@ class RandLearned(Randomized, LearnedTable):
     """
 
     label = "Randomized learned"
-    kind = "randomized"
     paper = "Ruoss et al. 2023, arXiv 2305.16843; Gehring et al. 2017, arXiv 1705.03122"
     told_by = "l_max"
 

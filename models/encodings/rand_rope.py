@@ -17,7 +17,6 @@ class RandRoPE(Randomized, RoPE):
     """
 
     label = "Randomized RoPE"
-    kind = "randomized"
     paper = "Ruoss et al. 2023, arXiv 2305.16843; Su et al. 2021, arXiv 2104.09864"
     told_by = "l_max"
     not_rescalable = "its positions come from the same range at every length"

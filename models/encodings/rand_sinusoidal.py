@@ -16,7 +16,6 @@ class RandSinusoidal(Randomized, Sinusoidal):
     """
 
     label = "Randomized sinusoidal"
-    kind = "randomized"
     paper = "Ruoss et al. 2023, arXiv 2305.16843; Vaswani et al. 2017, arXiv 1706.03762"
     told_by = "l_max"
 

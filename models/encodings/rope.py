@@ -14,7 +14,6 @@ class RoPE(Rotary):
           trained length, 28 tokens
     """
 
-    kind = "rotary"
     paper = "Su et al. 2021, arXiv 2104.09864"
 
     def __init__(self, setting: Setting, *, base: float = 10_000.0) -> None:

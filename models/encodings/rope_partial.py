@@ -34,7 +34,6 @@ class RoPEPartial(Rotary):
     """
 
     label = "Partial RoPE"
-    kind = "rotary"
     paper = "Black et al. 2022, arXiv 2204.06745"
 
     def __init__(self, setting: Setting, *, fraction: float = 0.25, base: float = 10_000.0) -> None:

@@ -21,7 +21,6 @@ class Sandwich(CommonAdditiveBias):
     width  width of the two embeddings, even
     """
 
-    kind = "relative bias"
     paper = "Chi et al. 2022, arXiv 2212.10356"
     needs = Needs(bias="fixed")
 

@@ -30,7 +30,6 @@ class StickBreaking(FromScores):
     """
 
     label = "Stick-breaking"
-    kind = "content"
     paper = "Tan et al. 2024, arXiv 2410.17980"
     takes_softmax = False
 

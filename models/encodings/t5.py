@@ -40,7 +40,6 @@ class T5(CommonAdditiveBias):
     max_distance  where widening ends; the last bucket begins a little below it
     """
 
-    kind = "relative bias"
     paper = "Raffel et al. 2019, arXiv 1910.10683"
     no_decay = ("table",)
     computes_with_index = False  # a table's row for each distance

@@ -228,7 +228,6 @@ class TAPE(ContextualRotary):
     base     of the rotation of `start=rope`, as for `rope`
     """
 
-    kind = "rotary, contextual"
     paper = "Zhu et al. 2025, arXiv 2501.00712"
 
     def __init__(

@@ -98,7 +98,6 @@ class TapeHeads(ContextualRotary):
     """
 
     label = "TAPE-heads"
-    kind = "rotary, contextual"
     paper = "Zhu et al. 2025, arXiv 2501.00712 (VITA-Group/TAPE)"
     state_type = TapeHeadsState
     leading_shape = ()

@@ -54,7 +54,6 @@ class Wall(FromScores):
        starts nearly as NoPE
     """
 
-    kind = "content"
     paper = "Tilde Research 2026, blog.tilderesearch.com/blog/wall-attn"
 
     def __init__(self, setting: Setting, *, b: float = 8.0) -> None:

@@ -55,7 +55,6 @@ class XPos(Rotary):
     """
 
     label = "xPos"
-    kind = "rotary"
     paper = "Sun et al. 2022, arXiv 2212.10554"
 
     def __init__(
