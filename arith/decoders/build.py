@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import fields
 from functools import lru_cache
 from typing import Any
 
@@ -24,6 +25,9 @@ from tape_arith.models.encoding import Setting
 from tape_arith.models.errors import UndefinedEncoding
 from tape_arith.models.hardware import detect
 from tape_arith.models.other_model import OtherModel
+
+DECODER_SETTINGS = tuple(f.name for f in fields(DecoderConfig) if f.name != "vocabulary_size")
+"""The settings of a config that are sizes or a variant of its decoder, by the same names."""
 
 
 def check_trainable(config: Config, name: Name, compute: Compute = AUTO) -> None:
@@ -78,15 +82,7 @@ def setting_for(config: Config) -> Setting:
 def _sizes(config: Config) -> DecoderConfig:
     return DecoderConfig(
         vocabulary_size=len(load_task(config.task).vocabulary),
-        num_layers=config.num_layers,
-        hidden_size=config.hidden_size,
-        num_heads=config.num_heads,
-        head_dim=config.head_dim,
-        mlp_size=config.mlp_size,
-        norm=config.norm,
-        loops=config.loops,
-        input_injection=config.input_injection,
-        attention_scale=config.attention_scale,
+        **{name: getattr(config, name) for name in DECODER_SETTINGS},
     )
 
 

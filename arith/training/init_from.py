@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import torch
 
-from tape_arith.arith.decoders.build import blueprint, decoder_for
+from tape_arith.arith.decoders.build import DECODER_SETTINGS, blueprint, decoder_for
 from tape_arith.arith.decoders.weights import final_weights, identity, save, shapes
 from tape_arith.arith.errors import UsageError
 from tape_arith.arith.files import sha256
@@ -18,11 +18,7 @@ from tape_arith.arith.training.trainer import Trainer
 from tape_arith.models.hardware import Hardware
 from tape_arith.models.runner import Runner
 
-_SHARED_SETTINGS = (
-    *("task", "trained_digits", "trained_operands"),
-    *("num_layers", "hidden_size", "num_heads", "head_dim", "mlp_size"),
-    *("norm", "loops", "input_injection", "attention_scale"),
-)
+_SHARED_SETTINGS = ("task", "trained_digits", "trained_operands", *DECODER_SETTINGS)
 """Settings that must be equal in a run and in the run that it begins from."""
 
 
