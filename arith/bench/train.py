@@ -1,6 +1,6 @@
 """Compare training steps of each encoding with rope's and with this machine's matrix products.
 
-Only real tokens count, no padding, and only the FLOPs that a step needs (`useful_training_flops`:
+Only real tokens count, no padding, and only the FLOPs that a step needs (`step_flops`:
 the causal half of attention; logits and the last block's MLP for the answer alone). Encodings take
 turns on the same problems, so that a busy machine slows them equally.
 """
@@ -14,12 +14,12 @@ import torch
 from tape_arith.arith.bench import limits
 from tape_arith.arith.bench.measure import TURN, Options, Result, rates, time_trainings
 from tape_arith.arith.decoders.build import decoder_for
+from tape_arith.arith.decoders.cost import step_flops
 from tape_arith.arith.machine import datasheet
 from tape_arith.arith.registry.names import Name, parse
 from tape_arith.arith.runs.config import Config
 from tape_arith.arith.training.trainer import Trainer
 from tape_arith.models.compiling import raise_graph_limit
-from tape_arith.models.flops import useful_training_flops
 from tape_arith.models.hardware import Hardware, detect
 from tape_arith.models.runner import Runner
 
@@ -57,10 +57,7 @@ class Candidate:
     def useful_flops(self, step: int) -> int:
         """Count the FLOPs that a step needs."""
         problems, _ = self.trainer.batches.problems(step)
-        answers = int((problems.lengths - problems.prompt_lengths).sum())
-        decoder = self.trainer.decoder
-        lengths = (problems.lengths - 1).tolist()
-        return useful_training_flops(decoder.config, decoder.pe, lengths, answers)
+        return step_flops(self.trainer.decoder, problems)
 
     def padding(self, steps: Iterable[int]) -> float:
         """Return the fraction of padding among all tokens computed in these steps."""

@@ -16,6 +16,7 @@ from tape_arith.arith.runs.config import Config
 from tape_arith.arith.runs.preset import load_preset
 from tape_arith.arith.tasks.task import Problems
 from tape_arith.arith.terminal import say
+from tape_arith.models.decoder import Decoder
 from tape_arith.models.encoding import Workload
 from tape_arith.models.flops import useful_training_flops
 from tape_arith.models.hardware import detect
@@ -106,11 +107,16 @@ def training_flops_a_token(name: Name, config: Config) -> float:
     """
     decoder = blueprint(config, name)
     problems = _first_problems(config)
+    with user_errors(name.encoding):
+        flops = step_flops(decoder, problems)
+    return flops / int((problems.lengths - 1).sum())
+
+
+def step_flops(decoder: Decoder, problems: Problems) -> int:
+    """Count the useful FLOPs of a training step on `problems`."""
     lengths = (problems.lengths - 1).tolist()
     answers = int((problems.lengths - problems.prompt_lengths).sum())
-    with user_errors(name.encoding):
-        flops = useful_training_flops(decoder.config, decoder.pe, lengths, answers)
-    return flops / sum(lengths)
+    return useful_training_flops(decoder.config, decoder.pe, lengths, answers)
 
 
 @lru_cache(maxsize=64)
