@@ -6,6 +6,7 @@ although a step is wrong.
 """
 
 from collections.abc import Iterator
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -15,7 +16,7 @@ from numpy.typing import NDArray
 from tape_arith.arith.data.bucket import Bucket
 from tape_arith.arith.decoders.failures import fitting
 from tape_arith.arith.grids.axes import Axes, number_longer
-from tape_arith.arith.scoring.score import tokens_a_group
+from tape_arith.arith.scoring.score import to_device, tokens_a_group
 from tape_arith.arith.tasks.families.tokens import EOS, PAD
 from tape_arith.arith.tasks.load import load_task
 from tape_arith.arith.tasks.task import Problems, concatenate, take
@@ -65,9 +66,7 @@ def _answers(runner: Runner, problems: Problems, keys: NDArray[np.int64]) -> lis
     tokens = np.where(inside, problems.tokens[source], PAD).astype(np.int64)
     lengths = prompts.copy()
     unfinished = np.arange(len(keys))
-
-    def tensor(array: NDArray[np.int64]) -> torch.Tensor:
-        return torch.from_numpy(array).to(runner.hardware.device)
+    tensor = partial(to_device, device=runner.hardware.device)
 
     while len(unfinished):
         ends = lengths[unfinished]
