@@ -131,22 +131,15 @@ def configure_process(threads: int | None = None) -> None:
     torch.set_num_threads(1)
     # torch then takes another kernel, which is slower.
     warnings.filterwarnings("ignore", message="mkldnn_.* failed, switching")
-    _keep_freed_memory()
+    # Each step allocates and frees the same tens of megabytes. If they were returned to the system,
+    # each page would cost a fault: 6,000 per step at mini, some 5 % of its time.
+    _set_malloc(trim_threshold=2**31 - 1, mmap_threshold=32 * 2**20)
 
 
 @cache
 def cpu_threads() -> int:
     """Return torch's number of threads before `configure_process` set it to one."""
     return torch.get_num_threads()
-
-
-def _keep_freed_memory() -> None:
-    """Make glibc keep freed memory.
-
-    Each step allocates and frees the same tens of megabytes. If they were returned to the system,
-    each page would cost a fault: 6,000 per step at mini, some 5 % of its time.
-    """
-    _set_malloc(trim_threshold=2**31 - 1, mmap_threshold=32 * 2**20)
 
 
 def release_memory() -> None:

@@ -46,8 +46,7 @@ class SelectiveRoPELayer(PositionalLayer):
         with torch.autocast(x.device.type, enabled=False):
             angles = self.cumulative_angles(x, seqs) * state.temperature
             by = rotation(angles.cos(), angles.sin())
-        (heads,) = self.attention(rotate(q, by), rotate(k, by), (v,), seqs)
-        return heads, state
+        return super().attend(x, rotate(q, by), rotate(k, by), v, state, seqs)
 
     def cumulative_angles(self, x: Tensor, seqs: Sequences) -> Tensor:
         """Sum phi over the tokens up to each one: [B, T, H, F], from x [B, T, D]."""

@@ -16,13 +16,7 @@ from tape_arith.models.cpu_kernels import (
     swap_halves,
     use_custom_backward,
 )
-from tape_arith.models.encoding import (
-    PositionalEncoding,
-    PositionalLayer,
-    Setting,
-    State,
-    constant,
-)
+from tape_arith.models.encoding import PositionalEncoding, PositionalLayer, Setting, State, constant
 from tape_arith.models.errors import UsageError
 from tape_arith.models.sequences import Sequences
 
@@ -72,8 +66,7 @@ class RotaryLayer(PositionalLayer):
     def attend(
         self, x: Tensor, q: Tensor, k: Tensor, v: Tensor, state: Rotation, seqs: Sequences
     ) -> tuple[Tensor, Rotation]:
-        (heads,) = self.attention(self.turn(q, state), self.turn(k, state), (v,), seqs)
-        return heads, state
+        return super().attend(x, self.turn(q, state), self.turn(k, state), v, state, seqs)
 
 
 class Rotary(PositionalEncoding):
