@@ -27,13 +27,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 from torch.utils.benchmark import set_torch_threads
 
-from tape_arith.arith.bench.measure import (
-    Options,
-    Result,
-    describe_threads,
-    rates,
-    time_trainings,
-)
+from tape_arith.arith.bench.measure import Options, Result, describe_threads, rates, time_trainings
 from tape_arith.arith.bench.train import Candidate, warm_up
 from tape_arith.arith.data.rows import Rows, pad
 from tape_arith.arith.decoders.build import decoder_for

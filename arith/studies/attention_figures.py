@@ -10,13 +10,7 @@ from matplotlib.lines import Line2D
 from matplotlib.patches import Rectangle
 from matplotlib.ticker import MaxNLocator
 
-from tape_arith.arith.figures.style import (
-    COLOURS,
-    LETTERS,
-    finish,
-    page,
-    write_title,
-)
+from tape_arith.arith.figures.style import COLOURS, LETTERS, finish, page, write_title
 from tape_arith.arith.grids.axes import REGION_WORDS
 from tape_arith.arith.studies.study import Study, draw_runs
 

@@ -19,14 +19,7 @@ from matplotlib.patches import Patch
 from matplotlib.ticker import MaxNLocator
 
 from tape_arith.arith.compare.captions import NBSP
-from tape_arith.arith.figures.style import (
-    LETTERS,
-    finish,
-    page,
-    percent_tick,
-    scale_end,
-    styled,
-)
+from tape_arith.arith.figures.style import LETTERS, finish, page, percent_tick, scale_end, styled
 from tape_arith.arith.grids.axes import REGION_WORDS, Region, scored_axes
 from tape_arith.arith.grids.statistics import wilson
 from tape_arith.arith.studies.first_errors import (

@@ -5,13 +5,7 @@ from typing import Literal
 import numpy as np
 
 from tape_arith.arith.errors import UsageError
-from tape_arith.arith.tasks.families.numbers import (
-    Digits,
-    Int64,
-    added,
-    product_columns,
-    products,
-)
+from tape_arith.arith.tasks.families.numbers import Digits, Int64, added, product_columns, products
 from tape_arith.arith.tasks.families.two_operands import Operands, TwoOperands
 from tape_arith.arith.tasks.families.writing import Field, Format, Writer
 

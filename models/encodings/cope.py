@@ -4,13 +4,7 @@ import torch
 from torch import Tensor, nn
 
 from tape_arith.models.attention import scaled_scores
-from tape_arith.models.encoding import (
-    PositionalLayer,
-    Setting,
-    State,
-    Workload,
-    check_least,
-)
+from tape_arith.models.encoding import PositionalLayer, Setting, State, Workload, check_least
 from tape_arith.models.families.scores import FromScores, ScoresLayer
 
 
