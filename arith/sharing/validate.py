@@ -55,9 +55,13 @@ def _verdict(run: Run, name: str) -> Verdict:
         return Verdict(name, (_of(run, error),))
     faults, checked, notes = list[str](), list[str](), list(_unknown(record))
     try:
-        run.metrics()
+        metrics = run.metrics()
     except Failure as error:
         faults.append(_of(run, error))
+    else:
+        last, steps = metrics[-1]["step"] if metrics else 0, record.config.steps
+        if last < steps:
+            notes.append(f"metrics.jsonl ends at step {last:,} of {steps:,}")
     for file in run.every_grid_file():
         try:
             grid = Grid.load(file)
@@ -83,7 +87,7 @@ def _unknown(record: RunRecord) -> Iterator[str]:
         yield f"the problems of {record.config.task} are not made again: its code is not ours"
     if record.sources:
         hashes = ", ".join(f"{part} {sha256[:12]}" for part, sha256 in record.sources.items())
-        yield f"trained with files that are not built in (SHA-256 {hashes})"
+        yield f"trained with files that are not built in and not here to check (SHA-256 {hashes})"
 
 
 def _contradictions(grid: Grid, record: RunRecord, *, earlier: bool) -> Iterator[str]:

@@ -137,6 +137,14 @@ def test_what_is_wrong_is_named(name: str, comparison: Path) -> None:
     assert not Path("lab.tgz").exists()
 
 
+def test_measurements_that_are_missing_are_noted(comparison: Path) -> None:
+    (ROPE / "metrics.jsonl").unlink()
+    lines = call("validate").out.splitlines()
+    notes = [line for line in lines if "metrics.jsonl ends at step 0 of 4" in line]
+    assert len(notes) == 1 and "mini/rope/seed-0" in notes[0]
+    assert not any(line.startswith("INVALID") for line in lines)
+
+
 def test_nothing_of_theirs_is_run(comparison: Path) -> None:
     Path("theirs.py").write_text(SOURCE)
     edit_text(ROPE / "run.json", '"task": "addition"', '"task": "theirs.py:Addition"')
