@@ -111,6 +111,7 @@ def _part_facts(kind: str, name: str) -> dict[str, Any]:
         task = load_task(name)
         facts |= {"kind": "task", "axes": [axis._asdict() for axis in task.axes]}
         facts |= {"example": task.example, "tokens": task.text(task.example)}
+        facts |= {"vocabulary": len(task.vocabulary)}
     return facts
 
 
@@ -130,6 +131,7 @@ def _part_text(facts: dict[str, Any]) -> str:
         ]
         lines += ["", f"lengths: {'; '.join(lengths)}"]
         lines += [f"example: {facts['example']} is the tokens {facts['tokens']}"]
+        lines += [f"vocabulary: {facts['vocabulary']} tokens"]
     lines += ["", f"OPTIONS ({facts['name']}:option=value)"] if facts["options"] else []
     for name, option in facts["options"].items():
         kind = ", ".join(option["choices"]) or option["type"].removesuffix(" | None")
