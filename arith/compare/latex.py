@@ -66,7 +66,8 @@ def floating(
 ) -> str:
     """Format a LaTeX table: plain if it fits a column of _PAGE points, else across the page.
 
-    A table of more rows than a page has is a longtable. The best of a section is in bold.
+    A table of more rows than a page has is a longtable. The best of a section is in bold, which the
+    caption says where there are several.
     """
     parts = {each.heading: short_texts(columns, each.rows) for each in sections}
     left = [column.head for column in columns if column.left]
@@ -76,6 +77,8 @@ def floating(
         for column in columns
         for place in column.best_of(each.rows)
     }
+    if len({title for title, *_ in bold}) > 1:
+        caption += " In bold the best of each section."
     below = f"\\caption{{{escape(caption)}}}\n\\label{{tab:{label}}}"
     sizes = [size for size, digit in _SIZES.items() if _width(parts, digit) <= _PAGE]
     size, rows = (sizes or [*_SIZES])[0 if sizes else -1], sum(map(len, parts.values()))

@@ -117,9 +117,10 @@ def test_latex_is_plain_if_it_fits(width: int, rows: int, environment: str) -> N
     ]
     titles = ("One", "Other", "Alone")
     parts = [Section(t, "", range(k)) for t, k in zip(titles, (rows, 2, 1), strict=True)]
-    table = floating(parts, columns, "50 %", "mini-x")
+    table = floating(parts, columns, "Of 50 %.", "mini-x")
     assert re.findall(r"\\begin\{((?:long)?table\*?)\}", table) == [environment]
-    assert table.count("\\caption{50 \\%}\n\\label{tab:mini-x}") == 1
+    caption = "\\caption{Of 50 \\%. In bold the best of each section.}\n\\label{tab:mini-x}"
+    assert table.count(caption) == 1
     assert re.findall(r"\\textbf\{(\d+)\}", table) == [str(rows - 1), "1"]
     assert ("graphicx" in table) == ("resizebox" in table) == (environment == "table*")
     assert table.count("\\begin") == table.count("\\end{") and table.count("{") == table.count("}")
