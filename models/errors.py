@@ -6,6 +6,9 @@ from difflib import get_close_matches
 _LONGEST = 80
 """Most letters of an unknown name that a message shows."""
 
+_MOST = 12
+"""Most known names that are listed beside one that was probably meant."""
+
 
 class UsageError(ValueError):
     """A request that cannot be met (exit code 2)."""
@@ -27,5 +30,6 @@ def unknown(kind: str, name: str, known: Iterable[str], meant: Sequence[str] = (
     beginnings = [each for each in names if name and each.startswith(name)]
     near = meant or (get_close_matches(name[:_LONGEST], names, n=1) or beginnings)[:1]
     hint = f"did you mean {' or '.join(map(repr, near))}? " if near else ""
+    listed = "" if near and len(names) > _MOST else f"Known: {', '.join(names) or 'none'}"
     shown = name if len(name) <= _LONGEST else f"{name[:_LONGEST]}..."
-    return UsageError(f"unknown {kind} {shown!r}: {hint}Known: {', '.join(names) or 'none'}")
+    return UsageError(f"unknown {kind} {shown!r}: {hint}{listed}".strip())

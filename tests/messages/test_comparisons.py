@@ -59,21 +59,15 @@ REFUSED: Table = {
         "leaderboard --label fox=Fox": (
             "no encoding 'fox' to label, only fire, rope, tape+yarn, tape"
         ),
-        "leaderboard --show al_cells": (
-            "unknown column 'al_cells': did you mean 'all_cells'? Known: ..."
-        ),
+        "leaderboard --show al_cells": ("unknown column 'al_cells': did you mean 'all_cells'?"),
         "leaderboard --json --show rank": (
             "JSON always has everything: leave --show out, or write --csv"
         ),
-        "leaderboard --contrast fire-tape": (
-            "unknown encoding 'fire-tape': did you mean 'tape'? Known: ..."
-        ),
+        "leaderboard --contrast fire-tape": ("unknown encoding 'fire-tape': did you mean 'tape'?"),
         "leaderboard --contrast 'fire - fire'": (
             "a contrast reads A - B with spaces, as in 'aug-rope - rope', not 'fire - fire'"
         ),
-        "leaderboard --contrast 'fire - roppe'": (
-            "unknown encoding 'roppe': did you mean 'rope'? Known: ..."
-        ),
+        "leaderboard --contrast 'fire - roppe'": ("unknown encoding 'roppe': did you mean 'rope'?"),
         "curves --pe rope,nope": (
             "no run of nope in runs/* with the others: tape-arith train --pe nope --preset mini "
             "makes one"

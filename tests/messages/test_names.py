@@ -98,7 +98,7 @@ REFUSED = {
 }
 
 NAMES = {
-    "tap": "unknown encoding 'tap': did you mean 'tape'? Known: ...",
+    "tap": "unknown encoding 'tap': did you mean 'tape'?",
     "": "unknown encoding '': Known: ...",
     "__init__": "unknown encoding '__init__': Known: ...",
     "fire:initl=3": "unknown option of fire 'initl': did you mean 'init_l'? Known: init_l, width",
@@ -106,7 +106,7 @@ NAMES = {
     "fire:init_l=inf": "'fire:init_l=inf': init_l must be a number, not 'inf'",
     "fire:width=3:width=4": "'fire:width=3:width=4' gives width twice",
     "fire+": "unknown encoding or extrapolation '': Known: ...",
-    "rope+yran": "unknown encoding or extrapolation 'yran': did you mean 'yarn'? Known: ...",
+    "rope+yran": "unknown encoding or extrapolation 'yran': did you mean 'yarn'?",
     "abacus+rope+abacus:k=3": "'abacus+rope+abacus:k=3' names abacus twice",
     "abacus+yarn:ramp=paper+rope": (
         "'abacus+yarn:ramp=paper+rope': yarn:ramp=paper is for test time and comes last, and at "

@@ -231,9 +231,9 @@ SWEEPS = {
     ),
     "encodngs = []": ": unknown key 'encodngs': did you mean 'encodings'? Known: ...",
     'encodings = ["rope"]\nseeds = [0]': ": 'preset' is missing: give one, or several as presets",
-    SWEEP.replace("mini", "minni"): ": unknown preset 'minni': did you mean 'mini'? Known: ...",
+    SWEEP.replace("mini", "minni"): ": unknown preset 'minni': did you mean 'mini'?",
     'presets = ["mini"]\n' + SWEEP: ": give preset or presets, not both",
-    SWEEP.replace("rope", "rpoe"): ": unknown encoding 'rpoe': did you mean 'rope'? Known: ...",
+    SWEEP.replace("rope", "rpoe"): ": unknown encoding 'rpoe': did you mean 'rope'?",
     SWEEP.replace('"rope"', '"rope", "rope"'): ": rope is named twice",
     SWEEP.replace('"rope"', '"rope", "nope@from=rope"'): (
         ": rope and nope@from=rope do not start alike, so they are never in one table: give each "
@@ -254,15 +254,13 @@ SWEEPS = {
     SWEEP + 'contrasts = ["fire - rope"]\n[grid]\nsteps = [2, 3]': (
         ": contrasts need one preset without [grid] or [tune]: others are no table"
     ),
-    SWEEP + "[set]\nstep = 3": ": unknown key 'step': did you mean 'steps'? Known: ...",
+    SWEEP + "[set]\nstep = 3": ": unknown key 'step': did you mean 'steps'?",
     SWEEP + "[tune]\nlearning_rate = [1e-3, 1e-3]": ": learning_rate=0.001 is named twice",
     SWEEP + "[tune]\nlearning_rate = [1e-3, -1.0]": (
         ": 'learning_rate' must be greater than 0, not -1.0"
     ),
     SWEEP + "[tune]\nsteps = [1, 2]": ": [tune]: unknown key 'steps': Known: learning_rate",
-    SWEEP + "[grid]\nhiden_size = [8]": (
-        ": unknown key 'hiden_size': did you mean 'hidden_size'? Known: ..."
-    ),
+    SWEEP + "[grid]\nhiden_size = [8]": (": unknown key 'hiden_size': did you mean 'hidden_size'?"),
     SWEEP + "[grid]\nhidden_size = 8": ": 'grid.0.hidden_size' must be a valid array, not 8",
     SWEEP + "[grid]\nsteps = [0, 1]": ": 'steps' must be at least 1, not 0",
     SWEEP + "[grid]\nsteps = [2, 3, 2]": ": steps=2 is named twice",

@@ -20,6 +20,10 @@ REFUSED: Table = {
         "ask labs/lab.tgz/mini/rope/seed-0 1+1": PACKED,
         "train --pe rope TINY --runs labs/lab.tgz": PACKED,
         "train --pe rope TINY --runs labs --fresh": PACKED,
+        "leaderboard --runs labs/lab.tgz --pe gru --preset mini": (
+            "no scored run of gru in labs/lab.tgz/mini: an archive is only read: name the folder "
+            "or archive that has it with --runs"
+        ),
         "list --runs runs/mini/rope/seed-0/run.json": (
             "runs/mini/rope/seed-0/run.json is neither a folder of runs nor an archive of "
             "`tape-arith pack`"
@@ -92,7 +96,7 @@ REFUSED: Table = {
             "'0+5' is no problem of addition: write it as in 123+45, with numbers from 1 on, "
             "without leading zeros"
         ),
-        "ask ropee 1+2": "unknown encoding 'ropee': did you mean 'rope'? Known: ...",
+        "ask ropee 1+2": "unknown encoding 'ropee': did you mean 'rope'?",
         "ask rope 12+3=": (
             "'12+3=' is no problem of addition: write it as in 123+45, without = and the answer"
         ),
