@@ -124,9 +124,9 @@ def read_document(path: Path, model: type[_DocumentModel]) -> _DocumentModel:
     try:
         return validated(read_content(path, model.kind), model)
     except InvalidValue as error:
-        raise Corrupt(f"{path} is corrupt: {error}; {remedy}") from None
+        raise Corrupt(f"{path} is corrupt: {error}", remedy) from None
     except Corrupt as error:
-        raise Corrupt(f"{error}; {remedy}") from error
+        raise Corrupt(error.fault, remedy) from error
 
 
 def validated(content: object, model: type[_Model], strict: bool | None = None) -> _Model:

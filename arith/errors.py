@@ -31,7 +31,14 @@ class Failure(Exception):
 
 
 class Corrupt(Failure):
-    """A file is damaged, or tape-arith did not write it."""
+    """A file is damaged, or tape-arith did not write it.
+
+    fault   what is wrong with it, without the `remedy`, which is for whoever made the file
+    """
+
+    def __init__(self, fault: str, remedy: str = "") -> None:
+        super().__init__("; ".join(filter(None, [fault, remedy])))
+        self.fault = fault
 
 
 def is_out_of_memory(error: BaseException) -> bool:

@@ -123,7 +123,7 @@ def final_weights(run: Run, record: RunRecord, device: str) -> dict[str, Tensor]
     try:
         tensors, facts = load_state(path, record, device)
     except Corrupt as error:
-        raise Corrupt(f"{error}: {how_to_restore_weights(run)}") from error
+        raise Corrupt(error.fault, how_to_restore_weights(run)) from error
     if facts.get("step") != record.config.steps:
         raise Failure(
             f"{path} has step {facts.get('step')}, and the run is trained for "

@@ -58,5 +58,5 @@ def _whole_lines(path: Path) -> list[dict[str, Any]]:
         if any(line.keys() != {"problem", "answer"} for line in lines[1:]):
             raise ValueError("a line has no problem or no answer")
     except (ValueError, AttributeError) as error:
-        raise Corrupt(f"{path} is corrupt: {error}; --fresh asks again") from error
+        raise Corrupt(f"{path} is corrupt: {error}", "--fresh asks again") from error
     return lines

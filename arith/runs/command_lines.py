@@ -153,6 +153,8 @@ def how_to_restore_weights(run: Run) -> str:
 
 def next_step(root: Path, commands: str) -> str:
     """Return what to do if `root` lacks a run: name another folder of runs, or `commands`."""
+    if archive_of(root):
+        return "an archive is only read: name the folder or archive that has it with --runs"
     elsewhere = other_run_roots(root)
     if elsewhere and not find_runs(root):
         return elsewhere

@@ -147,7 +147,7 @@ class Run:
         lines, faults = read_lines(self.metrics_file)
         if faults:
             remedy = "put back a whole copy, or remove that line: it only has measurements"
-            raise Corrupt(f"{self.metrics_file} is corrupt: {faults[0]}; {remedy}")
+            raise Corrupt(f"{self.metrics_file} is corrupt: {faults[0]}", remedy)
         return lines
 
     def add_metrics(self, content: dict[str, Any]) -> None:

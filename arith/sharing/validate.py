@@ -10,7 +10,7 @@ from functools import cache
 from pathlib import Path
 
 from tape_arith.arith.data.bucket import Bucket
-from tape_arith.arith.errors import Failure, UsageError
+from tape_arith.arith.errors import Corrupt, Failure, UsageError
 from tape_arith.arith.grids.axes import scored_axes
 from tape_arith.arith.grids.facts import Evaluation
 from tape_arith.arith.grids.grid import Grid
@@ -77,8 +77,12 @@ def _verdict(run: Run, name: str) -> Verdict:
 
 
 def _of(run: Run, error: Failure) -> str:
-    """Return an error with the file's name alone: its run is named beside it."""
-    return str(error).replace(f"{run.path}/", "")
+    """Return what is wrong, with the file's name alone: its run is named beside it.
+
+    How to make the file again is for whoever made it.
+    """
+    fault = error.fault if isinstance(error, Corrupt) else str(error)
+    return fault.replace(f"{run.path}/", "")
 
 
 def _unknown(record: RunRecord) -> Iterator[str]:

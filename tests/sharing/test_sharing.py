@@ -133,6 +133,7 @@ def test_what_is_wrong_is_named(name: str, comparison: Path) -> None:
     assert not any(found.values())
     line = next(each for each in call("validate").out.splitlines() if "rope/seed-0" in each)
     assert line.startswith("INVALID mini/rope/seed-0: ") and message in line
+    assert "--fresh" not in line  # that is for whoever has the run
     assert "mini/rope/seed-0" in refused("pack", "runs", "-o", "lab.tgz", code=1)
     assert not Path("lab.tgz").exists()
 
