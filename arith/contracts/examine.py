@@ -17,7 +17,6 @@ from tape_arith.arith.registry.locate import (
     declarations,
     is_encoding,
     known_names,
-    locate,
     trainable_names,
 )
 from tape_arith.arith.registry.names import Name, is_model, parse, source_hashes
@@ -82,7 +81,7 @@ def examine(name: Name) -> ContractReport:
 
     Raises UsageError if a file of the encoding cannot be imported or its parts cannot be joined.
     """
-    locations = _locations(name)
+    locations = name.encoding.locations()
     for location in locations:
         location.load()
     outcomes, warnings = [], list[str]()
@@ -111,12 +110,8 @@ def broken_promise(name: Name) -> CheckOutcome | None:
 
 def run_check(check: Check[Name], name: Name) -> CheckOutcome:
     """Run one check on `name`. Raises UsageError if the encoding refuses how it is used."""
-    files = [location.file for location in _locations(name)]
+    files = [location.file for location in name.encoding.locations()]
     return outcome_of(check, name, files, through=(UsageError,))
-
-
-def _locations(name: Name) -> list[Location]:
-    return [locate("encoding", part.name) for part in name.encoding.parts]
 
 
 def _warnings(location: Location) -> Iterator[str]:

@@ -11,7 +11,6 @@ import numpy as np
 from tape_arith.arith.contracts.task import broken_promise
 from tape_arith.arith.errors import USER_CODE_ERRORS, Failure, UsageError, describe_error
 from tape_arith.arith.registry.load import load_classes
-from tape_arith.arith.registry.locate import locate
 from tape_arith.arith.registry.names import Encoding, Name, source_hashes
 from tape_arith.arith.runs.config import Config
 from tape_arith.arith.runs.options import AUTO, Compute
@@ -159,8 +158,7 @@ def as_user_error(error: BaseException, encoding: Encoding) -> Failure | None:
 
     None if every part is built in, or if the error is already one line for people.
     """
-    locations = [locate("encoding", part.name) for part in encoding.parts]
-    locations = [location for location in locations if not location.is_builtin]
+    locations = [location for location in encoding.locations() if not location.is_builtin]
     if not locations or isinstance(error, UsageError | Failure | OSError):
         return None
     reason = describe_error(error, *(location.file for location in locations))[:500]

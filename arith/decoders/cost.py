@@ -10,7 +10,6 @@ from tape_arith.arith.data.rows import prepend_bos
 from tape_arith.arith.decoders.build import blueprint, user_errors
 from tape_arith.arith.errors import Failure
 from tape_arith.arith.grids.facts import About
-from tape_arith.arith.registry.locate import locate
 from tape_arith.arith.registry.names import Name, declared_kinds, parse, told_tested_length
 from tape_arith.arith.runs.config import Config
 from tape_arith.arith.runs.preset import load_preset
@@ -58,8 +57,7 @@ def cost(name: Name, config: Config | None = None) -> Cost:
 def about(name: Name, config: Config) -> About:
     """Describe a trained encoding for its record; without costs if its code cannot count them."""
     name = Name(name.encoding)
-    parts = name.encoding.parts
-    papers = [locate("encoding", part.name).declaration().paper for part in parts]
+    papers = [location.declaration().paper for location in name.locations()]
     facts = About(
         label=display_names([str(name)])[str(name)],
         kinds=list(filter(None, declared_kinds(name.encoding))),
