@@ -150,7 +150,8 @@ class Slurm:
     def preview(self, count: int) -> str:
         """Return the command and the script that send `count` jobs."""
         _, words, script = self._batch("tape-arith-ARRAY", count)
-        return f"{shlex.join(words)} <<'SCRIPT'\n{script}SCRIPT"
+        about = "# ARRAY stands for a name that each array gets when it is sent."
+        return f"{shlex.join(words)} <<'SCRIPT'\n{script}SCRIPT\n{about}"
 
     def _look(self) -> list[JobEnd]:
         """Return the jobs that ended.

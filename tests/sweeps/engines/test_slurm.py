@@ -114,6 +114,7 @@ def test_a_dry_run_shows_what_would_be_sent_without_slurm(here: Path) -> None:
     assert "--partition=gpu" in line and "--array=0-1%1" in line and line.endswith("<<'SCRIPT'")
     script = shown[shown.index("#!/bin/bash") : shown.rindex("SCRIPT")]
     assert "source env.sh\n" in script and "slurm/tape-arith-ARRAY.txt" in script
+    assert "# ARRAY stands for a name" in shown
     assert json.loads(done(*sweep, *engine, "--json").out)["batch"].startswith("sbatch ")
     assert not (here / "runs").exists() and "sbatch" not in done(*sweep).out
 
