@@ -99,7 +99,7 @@ def test_damaged_weights_are_named_when_scored_and_come_back(finished: Run) -> N
     # Copies: what is loaded maps the file, which changes in its place.
     before = {name: tensor.clone() for name, tensor in final_weights(finished).items()}
     with_a_flipped_bit(finished.final)
-    fix = rf"{finished.final} is corrupt: .*: remove it, then `tape-arith train {finished.path}`"
+    fix = rf"{finished.final} is corrupt: .*; remove it, then `tape-arith train {finished.path}`"
     with pytest.raises(Failure, match=fix):
         score_run(finished, should_stop=never)
     finished.final.unlink()
