@@ -6,7 +6,8 @@ from typing import Annotated
 import typer
 
 from tape_arith.arith.commands import option
-from tape_arith.arith.errors import Failure
+from tape_arith.arith.errors import Failure, UsageError
+from tape_arith.arith.terminal import say
 
 EXAMPLE = "tape-arith pack runs --out our-lab.tgz"
 
@@ -30,8 +31,9 @@ def command(
 ) -> None:
     """Put records, metrics and grids of all runs into one archive, to send to others.
 
-    It may be one of those that it is made of. Runs that `tape-arith validate` calls invalid are
-    refused, and named, as are two different results of one run.
+    It may be one of those that it is made of. Runs that are not scored are left out. Runs that
+    `tape-arith validate` calls invalid are refused, and named, as are two different results of one
+    run.
     """
     from tape_arith.arith.runs.find import every_run
     from tape_arith.arith.sharing.pack import pack
@@ -44,5 +46,11 @@ def command(
                 f"{len(faults)} of the runs in {root} are invalid, the first is {faults[0]}; "
                 f"`tape-arith validate {root}` names all"
             )
-    pack([run for root in runs for run in every_run(root, preset)], out, weights=weights)
+    found = [run for root in runs for run in every_run(root, preset)]
+    scored = [run for run in found if run.every_grid_file()]
+    if not scored:
+        raise UsageError(f"no run in {', '.join(map(str, runs))} is scored: there is no result")
+    if unscored := [str(run.path) for run in found if run not in scored]:
+        say(f"note: left out, not scored: {', '.join(unscored)}")
+    pack(scored, out, weights=weights)
     print(out)

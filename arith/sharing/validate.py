@@ -55,11 +55,10 @@ def _verdict(run: Run, name: str) -> Verdict:
         return Verdict(name, (_of(run, error),))
     faults, checked, notes = list[str](), list[str](), list(_unknown(record))
     try:
-        metrics = run.metrics()
+        last, steps = run.last_step(), record.config.steps
     except Failure as error:
         faults.append(_of(run, error))
     else:
-        last, steps = metrics[-1]["step"] if metrics else 0, record.config.steps
         if last < steps:
             notes.append(f"metrics.jsonl ends at step {last:,} of {steps:,}")
     for file in run.every_grid_file():

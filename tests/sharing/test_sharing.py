@@ -207,6 +207,22 @@ def test_an_archive_is_read_as_its_folder(comparison: Path) -> None:
     assert not list(Path("labs").rglob("run.json"))
 
 
+def test_what_is_not_scored_is_no_result(comparison: Path) -> None:
+    # A finished run then joins, though the archive was made while it was trained.
+    done("pack", "runs", "-o", "all.tgz")
+    shutil.copytree("runs", "earlier")
+    for file in Path("earlier/mini/rope/seed-0").glob("grid*.json"):
+        file.unlink()
+    Path("earlier/mini/rope/seed-0/metrics.jsonl").write_text("")
+    packed = done("pack", "earlier", "-o", "lab.tgz")
+    assert "left out, not scored: earlier/mini/rope/seed-0\n" in packed.err
+    done("pack", "lab.tgz", "runs", "-o", "lab.tgz")
+    assert Path("lab.tgz").read_bytes() == Path("all.tgz").read_bytes()
+    shutil.copytree("earlier/mini/rope", "alone/mini/rope")
+    shutil.rmtree("alone/mini/rope/seed-1")
+    assert "no run in alone is scored" in refused("pack", "alone", "-o", "x.tgz")
+
+
 def test_packed_results_join(comparison: Path) -> None:
     done("pack", "runs", "-o", "all.tgz")
     shutil.copytree("runs", "later")
