@@ -19,7 +19,7 @@ _Against = Annotated[
 ]
 _Contrasts = Annotated[
     list[str] | None,
-    typer.Option(metavar="A - B", help="Test A against B, as planned. Repeatable."),
+    typer.Option(metavar="A - B", help="Test A against B, corrected among these. Repeatable."),
 ]
 
 
@@ -65,8 +65,8 @@ def command(
     if against and not figure:
         raise UsageError("--against changes the figure: add --figure")
     selection = select(runs, pe, preset, split, max_digits, task)
-    planned = map(read_contrast, contrast or ())
-    board = build_board(selection, costs=costs, planned=planned, among_shown=among_shown)
+    pairs = map(read_contrast, contrast or ())
+    board = build_board(selection, costs=costs, pairs=pairs, among_shown=among_shown)
     labelled, kind = board.labelled(table.labels), table.kind
     shown = labelled if kind in tables.FOR_PEOPLE else board
     text = tables.FORMATS[kind](shown, table.columns) if kind else ""

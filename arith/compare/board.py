@@ -168,7 +168,7 @@ class Board(Ranking[Row]):
     num_encodings: int = 0
     """Number of encodings that were ranked and tested, shown or not."""
     contrasts: Sequence[Contrast] = ()
-    """Comparisons that were planned, tested among themselves."""
+    """Comparisons that were asked for, tested among themselves."""
     costs: bool = False
     """Whether parameters and FLOPs were asked for."""
     labels: Mapping[str, str] = field(default_factory=dict)

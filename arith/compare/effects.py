@@ -121,7 +121,7 @@ def _compared(panel: Panel, other: Panel) -> Effect:
 
 
 class Contrast(NamedTuple):
-    """A planned comparison of two encodings, tested among the contrasts alone."""
+    """A comparison of two encodings that was asked for, tested among the contrasts alone."""
 
     one: str
     other: str
@@ -151,7 +151,7 @@ def contrasts(panels: Sequence[Panel], pairs: Iterable[tuple[str, str]]) -> list
 
 
 def contrasts_note(contrasts: Sequence[Contrast], labels: Mapping[str, str] | None = None) -> str:
-    """Describe planned contrasts in a paragraph; "" if there are none."""
+    """Describe the contrasts in a paragraph; "" if there are none."""
 
     def words(each: Contrast) -> str:
         effect, (one, other) = each.effect, ((labels or {}).get(n, n) for n in each[:2])
@@ -169,8 +169,9 @@ def contrasts_note(contrasts: Sequence[Contrast], labels: Mapping[str, str] | No
         return ""
     tests = sum(each.effect.welch is not None for each in contrasts)
     return (
-        "Planned contrasts, differences out of distribution in points with their 95 % interval, "
-        f"Welch's t test, Holm over these {tests} alone: {'; '.join(map(words, contrasts))}."
+        "Contrasts, chosen by whoever made this table: differences out of distribution in points "
+        "with their 95 % interval, Welch's t test, Holm over these "
+        f"{tests} alone: {'; '.join(map(words, contrasts))}."
     )
 
 

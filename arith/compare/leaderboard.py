@@ -13,14 +13,14 @@ from tape_arith.arith.registry.declarations import MODEL
 from tape_arith.arith.terminal import say
 
 _REFERENCES = ("rope", "tape")
-"""The encodings against which every trained one is tested: planned, whatever the results."""
+"""The encodings against which every trained one is tested, whatever the results."""
 AGNOSTIC, TOLD, _STRUCTURED = "Task-agnostic", "Told the tested length", "Task-structured"
 ACROSS_TASKS = (AGNOSTIC, TOLD)
 """Sections whose encodings are ranked together across tasks: those told the length are few."""
 _OTHER, _UNKNOWN, _NOT_RANKED = "Other models", "Of unknown kind", "Not ranked"
 SECTIONS: Mapping[str, str] = {
     AGNOSTIC: "",
-    TOLD: "training covers all tested positions",
+    TOLD: "the range of positions in training is set by the longest tested length",
     _STRUCTURED: "these know where digits stand, a prior that the others do not have",
     _OTHER: "these stand in the place of the decoder, trained by the same recipe",
     _UNKNOWN: "their files are missing, so their kind is unknown",
@@ -101,7 +101,7 @@ def build_board(
     selection: Selection,
     *,
     costs: bool = False,
-    planned: Iterable[tuple[str, str]] = (),
+    pairs: Iterable[tuple[str, str]] = (),
     among_shown: bool = False,
 ) -> Board:
     """Return the leaderboard of a selection.
@@ -110,13 +110,13 @@ def build_board(
     parameters and FLOPs at the size that was trained. Raises UsageError as `Selection.panels` and
     `contrasts`.
 
-    planned  pairs of names that are tested among themselves, decided before the results
+    pairs  names that are tested among themselves, best decided before the results
     """
     runs = read_states(selection.roots)
     panels, excluded = selection.panels(runs)
     if among_shown and selection.named:
         panels = [panel for panel in panels if panel.name in selection.wanted]
-    board = board_of(panels, runs, excluded, costs=costs, planned=planned)
+    board = board_of(panels, runs, excluded, costs=costs, pairs=pairs)
     return board.only(selection.wanted) if selection.named else board
 
 
@@ -126,7 +126,7 @@ def board_of(
     excluded: Sequence[tuple[str, str]] = (),
     *,
     costs: bool = False,
-    planned: Iterable[tuple[str, str]] = (),
+    pairs: Iterable[tuple[str, str]] = (),
 ) -> Board:
     """Return the leaderboard of `panels`; `runs` has times and costs. Raises as `build_board`."""
     ordered = sections(panels)
@@ -158,5 +158,5 @@ def board_of(
         rows = [row(panel, title, rank) for panel, rank in zip(members, ranks, strict=True)]
         made.append(Section(title, SECTIONS[title], rows))
     return Board(
-        made, _REFERENCES, excluded, num_tests, len(panels), contrasts(panels, planned), costs
+        made, _REFERENCES, excluded, num_tests, len(panels), contrasts(panels, pairs), costs
     )

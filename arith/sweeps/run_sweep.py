@@ -158,7 +158,7 @@ class PlannedSweep(Plan):
             return None
         panels = list(map(Panel.of, scored.values()))
         runs = read_states(self.requests[0].root)
-        return board_of(panels, runs, excluded, planned=sweep.contrasts)
+        return board_of(panels, runs, excluded, pairs=sweep.contrasts)
 
 
 def plan_sweep(
