@@ -20,7 +20,7 @@ ACROSS_TASKS = (AGNOSTIC, TOLD)
 _OTHER, _UNKNOWN, _NOT_RANKED = "Other models", "Of unknown kind", "Not ranked"
 SECTIONS: Mapping[str, str] = {
     AGNOSTIC: "",
-    TOLD: "the range of positions in training is set by the longest tested length",
+    TOLD: "the longest tested length sets their range of positions",
     _STRUCTURED: "these know where digits stand, a prior that the others do not have",
     _OTHER: "these stand in the place of the decoder, trained by the same recipe",
     _UNKNOWN: "their files are missing, so their kind is unknown",

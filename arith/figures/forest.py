@@ -5,6 +5,7 @@ from typing import Any
 
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
+from matplotlib.markers import CARETLEFT, CARETRIGHT
 
 from tape_arith.arith.compare.board import Board
 from tape_arith.arith.compare.captions import NBSP, left_out, signed
@@ -36,9 +37,8 @@ def compose(
 ) -> Figure:
     """Return the figure; its only axes has points from left to right and rows from the top.
 
-    It has the encodings whose difference has an interval: ranked, with two seeds or more.
-
-    other  the encoding from which they differ
+    It has the encodings whose difference has an interval: ranked, with two seeds or more, and
+    changed at test time as `other`, the encoding from which they differ, is changed or not.
 
     Raises UsageError if that is not ranked or has one seed, or if nothing is left.
     """
@@ -51,7 +51,9 @@ def compose(
     effects = {
         row.panel.name: each
         for row in board.rows
-        if row.panel.ranked and (each := effect(row.panel, reference)).welch
+        if row.panel.ranked
+        and row.panel.first.extrapolation == reference.first.extrapolation
+        and (each := effect(row.panel, reference)).welch
     }
     if not effects:
         raise UsageError(
@@ -67,7 +69,7 @@ def compose(
     figure = style.page(
         width,
         bottom * ROW + 0.42,
-        _note(board, other, cut=any(_is_cut(each, first, last) for each in known)) * caption,
+        _note(board, other, cut=any(_cuts(each, first, last) for each in known)) * caption,
         [
             Line2D([], [], color=COLOUR, label="difference of the means", **_DIFFERENCE),
             Line2D([], [], color=COLOUR, label=f"its 95{NBSP}% interval (Welch)", **INTERVAL),
@@ -95,6 +97,8 @@ def compose(
         middle, arm = 100 * test.difference, 100 * test.half_width
         ax.plot([middle - arm, middle + arm], [y, y], **INTERVAL, color=COLOUR, zorder=2)
         ax.plot(middle, y, **_DIFFERENCE, color=COLOUR, zorder=4)
+        for edge, marker in _cuts(test, first, last):
+            ax.plot(edge, y, marker=marker, markersize=4, color=COLOUR, clip_on=False, zorder=4)
         if pairs is not None:
             ends = [100 * (pairs.difference + sign * pairs.half_width) for sign in (-1, 1)]
             ax.plot(ends, [y, y], **_PAIRED, color=COLOUR, zorder=3)
@@ -103,9 +107,11 @@ def compose(
     return figure
 
 
-def _is_cut(test: Welch, first: float, last: float) -> bool:
+def _cuts(test: Welch, first: float, last: float) -> list[tuple[float, int]]:
+    """Return the ends of the scale beyond which the interval goes on, with their arrows."""
     middle, arm = 100 * test.difference, 100 * test.half_width
-    return middle - arm < first or middle + arm > last
+    left, right = (first, CARETLEFT), (last, CARETRIGHT)  # their tips are at the ends
+    return [left] * (middle - arm < first) + [right] * (middle + arm > last)
 
 
 def _note(board: Board, other: str, *, cut: bool) -> str:
@@ -115,7 +121,7 @@ def _note(board: Board, other: str, *, cut: bool) -> str:
             f"Difference of each mean out of distribution from that of {board.label(other)}, in "
             "percentage points, where both have two seeds and converged; intervals are of one "
             "comparison each, not corrected for many.",
-            *["The scale ends where the last difference lies, and intervals with it."] * cut,
+            *["Arrows: the interval goes on; the scale ends where the last difference lies."] * cut,
             *left_out(board.left_out),
         ]
     )

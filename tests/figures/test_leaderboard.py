@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 from matplotlib.figure import Figure
+from matplotlib.markers import CARETLEFT, CARETRIGHT
 from matplotlib.text import Text
 from scipy import stats
 
@@ -28,11 +29,12 @@ FAILED = SECTIONS["Not ranked"]
 
 def row(name: str, values: Sequence[float], *, inside: float = 0.996) -> Row:
     """Return an encoding whose seeds have `values` out of distribution."""
+    name, _, change = name.partition("+")
     counts = [np.full((16, 16), round(10_000 * value)) for value in values]
     for exact in counts:
         exact[:8, :8] = round(10_000 * inside)
     panel = Panel.of(
-        filled(exact, 10_000, encoding=name, seed=seed, trained=8)
+        filled(exact, 10_000, encoding=name, extrapolation=change or None, seed=seed, trained=8)
         for seed, exact in enumerate(counts)
     )
     effects = dict.fromkeys(("rope", "tape"), Effect(why_not="nothing to test"))
@@ -157,7 +159,8 @@ def test_no_text_leaves_the_page_or_meets_another() -> None:
 
 def test_a_forest_of_differences() -> None:
     seeds = {"rope": [0.1, 0.12, 0.14], "fire": [0.3, 0.2, 0.25], "nope": [0.05, 0.1]}
-    rows = [*(row(name, values) for name, values in seeds.items()), row("t5", [0.2])]
+    changed = {"rope+yarn": [0.15, 0.2], "tape+yarn": [0.35, 0.3]}  # at test time
+    rows = [row(name, values) for name, values in (seeds | changed | {"t5": [0.2]}).items()]
     shown = board(
         Section("Task-agnostic", "", rows),
         Section("Not ranked", FAILED, [row("fox", [0, 0.1], inside=0.9)]),
@@ -165,6 +168,7 @@ def test_a_forest_of_differences() -> None:
     figure = forest.compose(shown, "rope")
     (ax,) = figure.axes
     assert [label.get_text() for label in ax.get_yticklabels()] == ["FIRE", "NoPE"]
+    cuts = set[object]()
     for y, name in zip(ax.get_yticks(), ("fire", "nope"), strict=True):
         one, other = seeds[name], seeds["rope"]
         lines = [
@@ -172,14 +176,23 @@ def test_a_forest_of_differences() -> None:
             for line in ax.lines
             if y in np.asarray(line.get_ydata()) and line.get_color() == COLOUR
         ]
+        arrows = {line.get_marker() for line in lines} & {CARETLEFT, CARETRIGHT}
+        lines = [line for line in lines if line.get_marker() not in arrows]
         welch, middle, pairs = (np.asarray(line.get_xdata()) / 100 for line in lines)
         oracle = stats.ttest_ind(one, other, equal_var=False).confidence_interval()
         assert welch == pytest.approx([oracle.low, oracle.high])
+        low, high = ax.get_xlim()
+        cut = {CARETLEFT: 100 * oracle.low < low, CARETRIGHT: 100 * oracle.high > high}
+        assert arrows == {marker for marker, beyond in cut.items() if beyond}
+        cuts |= arrows
         assert middle == pytest.approx(np.mean(one) - np.mean(other))
         oracle = stats.ttest_rel(one, other[: len(one)]).confidence_interval()
         assert pairs == pytest.approx([oracle.low, oracle.high])
     assert "+13.0 \N{PLUS-MINUS SIGN}" in " ".join(words(figure))
     assert_texts_are_apart(figure)
+    assert cuts, "no interval is cut, so no arrow was looked for"
+    (ax,) = forest.compose(shown, "rope+yarn").axes
+    assert [label.get_text() for label in ax.get_yticklabels()] == ["TAPE + YaRN"]
     for wrong, message in (("t5", "one seed"), ("fox", "not ranked"), ("tape", "unknown ranked")):
         with pytest.raises(UsageError, match=message):
             forest.compose(shown, wrong)
