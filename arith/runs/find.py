@@ -4,7 +4,7 @@ import os
 from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from fnmatch import fnmatchcase
-from itertools import product
+from itertools import chain, product
 from pathlib import Path
 
 from tape_arith.arith.archives import archive_of, is_archive, on_disk
@@ -12,6 +12,7 @@ from tape_arith.arith.data.bucket import EVALUATION
 from tape_arith.arith.errors import Failure, UsageError
 from tape_arith.arith.files import slug
 from tape_arith.arith.grids.evaluation_set import DEFAULT_SET, EvaluationSet
+from tape_arith.arith.grids.facts import Budget
 from tape_arith.arith.grids.grid import Grid
 from tape_arith.arith.registry.names import Encoding, Name
 from tape_arith.arith.runs.record import TASK
@@ -148,13 +149,11 @@ def find_grids(
     wanted = None if names is None else set(map(str, names))
     result = []
     patterns = [f"{slug(preset) if preset else '*'}/{each}/seed-*" for each in dict.fromkeys(slugs)]
-    runs: dict[Path, Run] = {}
+    runs: dict[Path, list[Run]] = {}
     for root, pattern in product(_each(roots), patterns):
         for run in _in_order((source, on_disk(source).glob(pattern)) for source in _sources(root)):
-            path, first = run.path, runs.setdefault(run.place, run).path
-            if first != path:
-                say(f"note: left out: {path}: the same run as {first}; another seed would add")
-    states = [run.state() for run in runs.values()]
+            _add(run, runs.setdefault(run.place, []))
+    states = [run.state() for run in chain.from_iterable(runs.values())]
     check_one_source(states)
     for state in states:
         every = state.run.grids().values()
@@ -176,6 +175,33 @@ def find_grids(
         result += selected
     # Whoever groups them compares with the first of a group, and nothing differs from the unknown.
     return sorted(result, key=lambda grid: grid.precision is None)
+
+
+def _add(run: Run, runs: list[Run]) -> None:
+    """Add a run to those at the same place of other folders, unless it is one of them."""
+    for first in runs:
+        if first.path == run.path:
+            return
+        if _budget(first) == _budget(run):
+            one, other = map(_grid_contents, (first, run))
+            if all(one[name] == other[name] for name in one.keys() & other):
+                reason = f"the same run as {first.path}; another seed would add"
+            else:
+                reason = f"another result of the run {first.path}, which counts"
+            say(f"note: left out: {run.path}: {reason}")
+            return
+    runs.append(run)
+
+
+def _grid_contents(run: Run) -> dict[str, bytes]:
+    return {file.name: on_disk(file).read_bytes() for file in run.grid_files()}
+
+
+def _budget(run: Run) -> Budget | None:
+    """Return what must be equal in results that are compared; None if it cannot be read."""
+    with suppress(Failure):
+        return run.record().budget
+    return None
 
 
 def _on_set(evaluation_set: EvaluationSet, state: RunState, grids: list[Grid]) -> list[Grid]:

@@ -13,6 +13,7 @@ from tape_arith.arith.compare.captions import footnote
 from tape_arith.arith.compare.leaderboard import sort_panels
 from tape_arith.arith.compare.selection import Selection
 from tape_arith.arith.errors import UsageError
+from tape_arith.arith.grids.grid import Grid
 from tape_arith.arith.grids.panel import panels_of
 from tape_arith.arith.runs.run import Run
 from tests.helpers.boards import seeds_shown
@@ -197,5 +198,15 @@ def test_several_folders_are_one(comparison: Path) -> None:
         (name, seed) for name in ("rope", "tape") for seed in (0, 1)
     }
     assert "is given twice" in refused("list", *both)
+    grid = Grid.load(theirs / "seed-0/grid.json")
+    grid.exact[:] = grid.total
+    grid.save(theirs / "seed-0/grid.json")
+    other = "theirs/mini/rope/seed-0: another result of the run runs/mini/rope/seed-0, which counts"
+    assert f"left out: {other}\n" in done("leaderboard", *both).err
+    # Of another budget it is another run.
+    longer = ("--pe", "rope", *settings(steps=6), "--runs", "longer")
+    done("train", *longer)
+    err = done("leaderboard", "--runs", "runs", "--runs", "longer").err
+    assert "left out: rope seed 0: steps 6, not 4" in err and "same run" not in err
     edit(theirs / "seed-1/run.json", sources={"rope": "a" * 64})
     assert "different versions of rope" in refused("leaderboard", *both, after=True)
