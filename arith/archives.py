@@ -76,12 +76,13 @@ def _extract(path: Path, folder: Path) -> None:
     size = 0
     with tarfile.open(path, "r:gz") as archive:
         for member in archive:
-            if not (member.isreg() and _RESULT.fullmatch(member.name)):
+            name = member.name.removeprefix("./")  # as `tar -C runs .` has it
+            if not (member.isreg() and _RESULT.fullmatch(name)):
                 continue
             size += member.size
             if size > _LARGEST:
                 raise Failure(f"{path.name} holds more than 1 GiB of results: send it in parts")
-            file, content = folder / member.name, archive.extractfile(member)
+            file, content = folder / name, archive.extractfile(member)
             assert content is not None  # it is a regular file
             file.parent.mkdir(parents=True, exist_ok=True)
             file.write_bytes(content.read())

@@ -9,6 +9,7 @@ import typer
 
 from tape_arith.arith.commands import option
 from tape_arith.arith.errors import EXIT_FAILED
+from tape_arith.arith.terminal import say
 
 EXAMPLE = "tape-arith validate their-lab.tgz"
 
@@ -32,5 +33,6 @@ def command(results: _Results = Path("runs"), as_json: option.AsJson = False) ->
         for each in verdicts:
             lines = [*each.faults] or [*each.checked, *(f"note: {note}" for note in each.notes)]
             print(f"{'INVALID' if each.faults else 'valid  '} {each.run}: {'; '.join(lines)}")
-    if any(each.faults for each in verdicts):
+    if invalid := sum(bool(each.faults) for each in verdicts):
+        say(f"{invalid} of {len(verdicts)} runs are invalid: who sent them has to send them again")
         raise typer.Exit(EXIT_FAILED)

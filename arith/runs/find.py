@@ -7,7 +7,7 @@ from fnmatch import fnmatchcase
 from itertools import chain, product
 from pathlib import Path
 
-from tape_arith.arith.archives import archive_of, is_archive, on_disk
+from tape_arith.arith.archives import ENDINGS, archive_of, is_archive, on_disk
 from tape_arith.arith.data.bucket import EVALUATION
 from tape_arith.arith.errors import Failure, UsageError
 from tape_arith.arith.files import slug
@@ -73,15 +73,20 @@ def every_run(
     preset: str | None = None,
     encoding: Encoding | None = None,
     seed: int | None = None,
+    *,
+    without_record: bool = False,
 ) -> list[Run]:
-    """Return the runs of a folder and of the archives in it, or of an archive: doubles too."""
+    """Return the runs of a folder and of the archives in it, or of an archive: doubles too.
+
+    without_record  whether folders count that have a grid but no run.json
+    """
     parts = ["*" if part is None else slug(str(part)) for part in (preset, encoding)]
     found = []
     for source in _sources(root):
         folders = [on_disk(source)]
         for pattern in (*parts, f"seed-{'*' if seed is None else seed}"):
             folders = [match for folder in folders for match in _matching(folder, pattern)]
-        found.append((source, filter(_has_record, folders)))
+        found.append((source, filter(_has_result if without_record else _has_record, folders)))
     return _in_order(found)
 
 
@@ -92,8 +97,10 @@ def _each(roots: Path | Sequence[Path]) -> Sequence[Path]:
 def _sources(root: Path) -> list[Path]:
     """Return a folder or archive of runs, and the archives that the folder holds.
 
-    Raises UsageError if it is another file.
+    Raises UsageError if it is another file, or an archive that is not there.
     """
+    if root.name.endswith(ENDINGS) and not root.exists():
+        raise UsageError(f"there is no archive {root}")
     if root.is_file() and not is_archive(root):
         raise UsageError(f"{root} is neither a folder of runs nor an archive of `tape-arith pack`")
     with suppress(OSError):  # whoever looks for runs there says why
@@ -127,6 +134,10 @@ def _has_record(folder: Path) -> bool:
     except OSError:  # whoever reads it says why
         return True
     return True
+
+
+def _has_result(folder: Path) -> bool:
+    return _has_record(folder) or bool(Run(folder).grid_files())
 
 
 def find_grids(

@@ -11,12 +11,13 @@ from pathlib import Path
 
 from tape_arith.arith.data.bucket import Bucket
 from tape_arith.arith.errors import Corrupt, Failure, UsageError
+from tape_arith.arith.files import sha256 as sha256_of
 from tape_arith.arith.grids.axes import scored_axes
 from tape_arith.arith.grids.facts import Evaluation
 from tape_arith.arith.grids.grid import Grid
 from tape_arith.arith.registry.names import task_location
-from tape_arith.arith.runs.find import every_run
-from tape_arith.arith.runs.record import RunRecord
+from tape_arith.arith.runs.find import every_run, run_place
+from tape_arith.arith.runs.record import TASK, RunRecord
 from tape_arith.arith.runs.run import Run
 
 
@@ -41,7 +42,7 @@ def validate(root: Path, preset: str | None = None) -> list[Verdict]:
 
     Raises UsageError if there is none.
     """
-    runs = every_run(root, preset)
+    runs = every_run(root, preset, without_record=True)
     if not runs:
         of_preset = f" of {preset}" if preset else ""
         raise UsageError(f"no run{of_preset} in {root}: `tape-arith list` shows where runs are")
@@ -54,12 +55,16 @@ def _verdict(run: Run, name: str) -> Verdict:
     except Failure as error:
         return Verdict(name, (_of(run, error),))
     faults, checked, notes = list[str](), list[str](), list(_unknown(record))
+    if run.place != (own := run_place(record.preset, record.encoding, record.seed)):
+        faults.append(f"it is the run {own.as_posix()} by its run.json, not by its folder")
     try:
         last, steps = run.last_step(), record.config.steps
     except Failure as error:
         faults.append(_of(run, error))
     else:
-        if last < steps:
+        if not last:
+            notes.append("metrics.jsonl is missing or empty")
+        elif last < steps:
             notes.append(f"metrics.jsonl ends at step {last:,} of {steps:,}")
     for file in run.every_grid_file():
         try:
@@ -88,9 +93,12 @@ def _unknown(record: RunRecord) -> Iterator[str]:
     """Say what of a run cannot be checked here."""
     if not _generates(record.config.task):
         yield f"the problems of {record.config.task} are not made again: its code is not ours"
-    if record.sources:
-        hashes = ", ".join(f"{part} {sha256[:12]}" for part, sha256 in record.sources.items())
-        yield f"trained with files that are not built in and not here to check (SHA-256 {hashes})"
+    for part, sha256 in record.sources.items():
+        file = Path(part.removeprefix(TASK).partition(":")[0])
+        if not file.is_file():
+            yield f"trained with {part}, which is not here (SHA-256 {sha256[:12]})"
+        elif sha256_of(file) != sha256:
+            yield f"trained with another {part} than the one here (SHA-256 {sha256[:12]})"
 
 
 def _contradictions(grid: Grid, record: RunRecord, *, earlier: bool) -> Iterator[str]:

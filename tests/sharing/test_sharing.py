@@ -1,5 +1,6 @@
 """Results go to another lab in one archive, and nothing that is wrong in them passes there."""
 
+import hashlib
 import io
 import json
 import shutil
@@ -117,6 +118,14 @@ TAMPERED: dict[str, tuple[Callable[[Path], object], str]] = {
         lambda run: edit_text(run / "metrics.jsonl", '"loss": ', '"loss": "x', 1),
         "metrics.jsonl is corrupt",
     ),
+    "no record": (
+        lambda run: (run / "run.json").unlink(),
+        "cannot read run.json",
+    ),
+    "another folder's name": (
+        lambda run: edit(run / "run.json", seed=5),
+        "it is the run mini/rope/seed-5 by its run.json, not by its folder",
+    ),
     "a record that is cut": (
         lambda run: (run / "run.json").write_text('{"schema": 2,'),
         "run.json is corrupt",
@@ -139,11 +148,24 @@ def test_what_is_wrong_is_named(name: str, comparison: Path) -> None:
 
 
 def test_measurements_that_are_missing_are_noted(comparison: Path) -> None:
-    (ROPE / "metrics.jsonl").unlink()
+    edit_text(ROPE / "metrics.jsonl", '"step": 4', '"step": 2')
     lines = call("validate").out.splitlines()
-    notes = [line for line in lines if "metrics.jsonl ends at step 0 of 4" in line]
+    notes = [line for line in lines if "metrics.jsonl ends at step 2 of 4" in line]
     assert len(notes) == 1 and "mini/rope/seed-0" in notes[0]
+    (ROPE / "metrics.jsonl").unlink()
+    assert "note: metrics.jsonl is missing or empty" in call("validate").out
     assert not any(line.startswith("INVALID") for line in lines)
+
+
+def test_a_file_of_theirs_is_compared_with_that_here(comparison: Path) -> None:
+    mine = Path("mine.py")
+    mine.write_text("")
+    edit(ROPE / "run.json", sources={"mine.py:Mine": hashlib.sha256(b"").hexdigest()})
+    assert "trained with" not in call("validate").out
+    mine.write_text("x = 1")
+    assert "trained with another mine.py:Mine than the one here" in call("validate").out
+    mine.unlink()
+    assert "trained with mine.py:Mine, which is not here" in call("validate").out
 
 
 def test_nothing_of_theirs_is_run(comparison: Path) -> None:
@@ -172,6 +194,10 @@ def test_only_results_leave_an_archive(comparison: Path, monkeypatch: pytest.Mon
     folder = archives.on_disk(Path("evil.tgz"))
     out = {str(path.relative_to(folder)) for path in folder.rglob("*") if path.is_file()}
     assert out == held.keys()
+    with tarfile.open("plain.tgz", "w:gz") as archive:
+        archive.add("runs", ".")  # as tar itself writes it
+    assert verdicts("plain.tgz").keys() == verdicts("lab.tgz").keys()
+    assert "there is no archive no.tgz" in refused("validate", "no.tgz")
     Path("cut.tgz").write_bytes(Path("lab.tgz").read_bytes()[:2000])
     assert "cut.tgz is no whole archive" in refused("validate", "cut.tgz", code=1)
     monkeypatch.setattr(archives, "_LARGEST", 1000)
