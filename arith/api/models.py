@@ -26,6 +26,8 @@ if TYPE_CHECKING:
     from torch import Tensor
 
 TRAIN = "train"
+_PROBED = 16
+"""Problems on which a model of others is tried before it is scored."""
 
 
 class Batch(NamedTuple):
@@ -108,7 +110,12 @@ def score_model(
     same_budget     whether it was trained on the preset's budget, as only its owner knows: the grid
                     may then stand in one figure with runs. Else it has no budget
     settings, more  values that replace the preset's
+
+    Raises UsageError for a model that is not causal, not deterministic or not finite.
     """
+    import torch
+
+    from tape_arith.arith.contracts.model import broken_by
     from tape_arith.arith.decoders.build import decoder_around
     from tape_arith.arith.decoders.environment import scoring_facts
     from tape_arith.arith.scoring.score_grid import score_grid, scoring_now
@@ -137,7 +144,12 @@ def score_model(
     grid.about = About(label=name, kinds=[MODEL], papers=[])
     # A function of others may not be made for several threads.
     hardware = replace(detect(compiled=False).in_float32(), threads=1)
-    runner = Runner(decoder_around(model, config), hardware)
+    decoder = decoder_around(model, config)
+    first = bucket.problems(0, min(_PROBED, config.problems_per_cell * bucket.num_cells))
+    rows = pad(first, places := np.arange(len(first.lengths)), places)
+    if broken := broken_by(decoder, *map(torch.from_numpy, (rows.inputs, first.lengths - 1))):
+        raise UsageError(f"{name} cannot be scored: {broken}")
+    runner = Runner(decoder, hardware)
     now = scoring_now(runner, scoring_facts(runner.hardware))
     with bar(f"score {name} seed {seed}", config.problems_per_cell * bucket.num_cells) as update:
         return score_grid(

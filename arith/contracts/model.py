@@ -4,10 +4,15 @@ Training and scoring depend on all of it. The model is small and in float32, wit
 every parameter.
 """
 
+import torch
+from torch import Tensor
+
 from tape_arith.arith.contracts import encoding, examples
 from tape_arith.arith.contracts.gradients import check_no_dead_parameter
 from tape_arith.arith.contracts.promises import Check
 from tape_arith.arith.registry.names import Name
+from tape_arith.models.decoder import Decoder
+from tape_arith.models.sequences import Sequences
 
 
 def check_builds(name: Name | str) -> None:
@@ -26,6 +31,27 @@ def check_prefix(name: Name | str) -> None:
     `lengths`, which may only tell where padding begins.
     """
     encoding.check_prefix(name)
+
+
+def broken_by(model: Decoder, tokens: Tensor, lengths: Tensor) -> str | None:
+    """Say why a finished model cannot be scored on rows of `tokens` [B, T]; None if it can.
+
+    Exact match is scored with the right answer as input, which a model that is not causal copies.
+    """
+    last, vocabulary = (torch.arange(len(tokens)), lengths - 1), model.config.vocabulary_size
+    other = tokens.clone()
+    other[last] = (tokens[last] + 1).where(tokens[last] + 1 < vocabulary, 1)
+    rows = (tokens, tokens, other)
+    first, again, after = (examples.forward(model, Sequences(x, lengths, lengths)) for x in rows)
+    if not first.isfinite().all():
+        return "its logits are not finite"
+    slack = encoding.MODEL_SLACK * first.abs().max()
+    if ((first - again).abs() > slack).any():
+        return "it gives other logits a second time: turn off dropout, as by eval()"
+    earlier = torch.arange(tokens.shape[1]) < last[1][:, None]
+    if ((first - after).abs().amax(-1) > slack)[earlier].any():
+        return "another last token changes earlier logits: hide later tokens from each place"
+    return None
 
 
 CHECKS: tuple[Check[Name], ...] = (

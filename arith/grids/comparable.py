@@ -8,6 +8,9 @@ from tape_arith.arith.grids.grid import Grid
 _WEIGHTS = ("steps_before", "config_before")
 """Budget entries of a run that began with the weights of another run."""
 
+_BUDGET = ("steps", "first_steps", "batch_size")
+"""Budget entries that are 0 in the grid of a model that was trained elsewhere."""
+
 
 def check_comparable(grids: Sequence[Grid]) -> None:
     """Raise UsageError, listing all differences, if `grids` must not share a figure."""
@@ -32,6 +35,10 @@ def differences(one: Grid, other: Grid) -> str:
             continue
         if key == "precision":
             words.append(f"trained in {value}, not {other_value}")
+        elif key in _BUDGET and 0 in (one.budget.steps, other.budget.steps):
+            words.append("trained elsewhere: same_budget=True says that it was on this budget")
+        elif key == "first_steps" and not any(map(_was_extended, (one, other))):
+            continue  # steps say it
         elif key in _WEIGHTS and None in (value, other_value):
             words.append("weights of its own" if value is None else "started from another run")
         elif key == "config_sha256":
@@ -41,6 +48,10 @@ def differences(one: Grid, other: Grid) -> str:
         else:
             words.append(f"{key.replace('_', ' ')} {value}, not {other_value}")
     return "; ".join(dict.fromkeys(words))
+
+
+def _was_extended(grid: Grid) -> bool:
+    return grid.budget.first_steps != grid.budget.steps
 
 
 def is_same_run(one: Grid, other: Grid) -> bool:

@@ -106,9 +106,9 @@ class Grid:
         )
 
     @classmethod
-    def load(cls, path: Path) -> Self:
+    def load(cls, path: str | Path) -> Self:
         """Read a grid. Raises Failure, naming the file; Corrupt if it is damaged."""
-        document = read_document(path, GridDocument)
+        document = read_document(Path(path), GridDocument)
         excluded = {*CELLS, *SEEN_CELLS, "axes", "trained_digits", "budget", "evaluation"}
         facts = document.model_dump(exclude=excluded, exclude_none=True)
         cells = {

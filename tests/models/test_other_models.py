@@ -3,6 +3,7 @@
 import re
 import runpy
 import shlex
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +11,7 @@ import numpy as np
 import pytest
 import torch
 from torch import Tensor
+from torch.nn import functional
 
 import tape_arith
 from tape_arith.arith.bench.measure import Options
@@ -261,7 +263,7 @@ def test_a_runs_decoder_has_its_own_grid(here: Path) -> None:
     alone, other = (tape_arith.score_model(logits, name=name, **TINY) for name in ("a", "b"))
     assert np.array_equal(alone.exact, own.exact) and alone.budget.steps == 0
     tape_arith.heatmap([alone, other])
-    with pytest.raises(tape_arith.UsageError, match="one figure needs one preset, budget and"):
+    with pytest.raises(tape_arith.UsageError, match=r"\(trained elsewhere: same_budget=True says"):
         tape_arith.heatmap([alone, own])
 
 
@@ -269,6 +271,7 @@ def test_a_runs_decoder_has_its_own_grid(here: Path) -> None:
 def test_planted_errors_are_the_grid(preset: str) -> None:
     """A function that knows the answers, and errs in every third prompt, gets the planted grid."""
     vocabulary = load_task(load_preset(preset).task).vocabulary
+    equals = vocabulary.token("=")
     batches = list(tape_arith.problems(preset, problems_per_cell=3))
     predicted: dict[bytes, list[int]] = {}
     planted = []
@@ -280,15 +283,16 @@ def test_planted_errors_are_the_grid(preset: str) -> None:
             place = prompt % len(answer) if prompt % 3 == 0 else -1
             if place >= 0:
                 answer[place] = (answer[place] + 1) % len(vocabulary)
-            predicted[tokens[: end + 1].tobytes()] = targets[: end + 1].tolist()
+            predicted[tokens[: first + 1].tobytes()] = answer.tolist()
             planted.append((tuple(cell), place))
 
     def logits(tokens: Tensor, lengths: Tensor) -> Tensor:
         scores = torch.zeros(*tokens.shape, len(vocabulary))
         for row, length, score in zip(tokens, lengths.tolist(), scores, strict=True):
             length -= int(row[length - 1]) == EOS  # a shorter row has its end, which nobody reads
-            best = torch.tensor(predicted[row[:length].numpy().tobytes()])
-            score[torch.arange(length), best] = 1
+            start = row.tolist().index(equals)
+            best = torch.tensor(predicted[row[: start + 1].numpy().tobytes()])
+            score[torch.arange(start, length), best[: length - start]] = 1
         return scores
 
     grid = tape_arith.score_model(logits, preset, name="planted", problems_per_cell=3)
@@ -320,10 +324,25 @@ def test_the_training_problems_are_those_of_a_run() -> None:
 
 
 def test_what_score_model_refuses() -> None:
+    draws = iter(torch.randn(100, 27, 12, 19))
+    untrained = torch.nn.GRU(19, 19, batch_first=True, bidirectional=True)
+
+    def one_hot(tokens: Tensor) -> Tensor:
+        return functional.one_hot(tokens, 19).float()
+
+    refused: dict[str, Callable[[Tensor, Tensor], Tensor]] = {
+        "another last token changes": lambda tokens, _: one_hot(tokens.roll(-1, 1)),
+        "changes earlier logits": lambda tokens, _: untrained(one_hot(tokens))[0][..., 19:],
+        "a second time": lambda tokens, _: next(draws)[: len(tokens), : tokens.shape[1]],
+        "not finite": lambda tokens, _: one_hot(tokens).log() * torch.inf,
+    }
+    for message, model in refused.items():
+        with pytest.raises(tape_arith.UsageError, match=f"mine cannot be scored: .*{message}"):
+            tape_arith.score_model(model, name="mine", **TINY)
     with pytest.raises(tape_arith.UsageError, match="names an encoding: give a name of its own"):
         tape_arith.score_model(lambda tokens, _: tokens, name="rope", **TINY)
     with pytest.raises(
-        TypeError, match=r"forward returned \[27, 12\], not logits \[B, T, V\] = \[27, 12, 19\]"
+        TypeError, match=r"forward returned \[16, 12\], not logits \[B, T, V\] = \[16, 12, 19\]"
     ):
         tape_arith.score_model(lambda tokens, _: tokens, name="mine", **TINY)
 
