@@ -15,9 +15,11 @@ from shutil import get_terminal_size
 from typing import Annotated, Any, NoReturn
 
 import typer
+from pydantic import ValidationError
 from typer.core import TyperCommand, TyperGroup
 
 from tape_arith.arith.commands.option import PANELS as OPTION_PANELS
+from tape_arith.arith.documents import must_be
 from tape_arith.arith.errors import (
     EXIT_AGAIN,
     EXIT_FAILED,
@@ -113,7 +115,12 @@ class _Command(_PlainHelp, TyperCommand):
         _, words, order = self.make_parser(ctx).parse_args(args=list(args))
         if words and not ctx.resilient_parsing and not any(param.is_eager for param in order):
             self._refuse_words(words, str(ctx.info_name))
-        rest = super().parse_args(ctx, list(args))
+        try:
+            rest = super().parse_args(ctx, list(args))
+        except typer.BadParameter as error:
+            if error.param is None or not isinstance(error.__cause__, ValidationError):
+                raise
+            raise UsageError(f"{error.param.opts[0]} {must_be(error.__cause__)}") from None
         for param in order:
             several = getattr(param, "is_flag", False) or getattr(param, "multiple", False)
             if not several and param.nargs == 1 and order.count(param) > 1:

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Annotated, Any, ClassVar, Protocol, TypeVar
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, TypeAdapter, ValidationError
+from pydantic_core import ErrorDetails
 
 from tape_arith.arith.errors import Corrupt, Failure, UsageError, unknown
 from tape_arith.arith.files import parse_json, read_text, write_text
@@ -156,32 +157,48 @@ def _sentence(error: ValidationError, model: type[Any]) -> str:
     errors = error.errors(include_url=False)
     # A misspelt field gives two errors, unknown and missing; the unknown field says more.
     first = next((entry for entry in errors if entry["type"] in _UNKNOWN), errors[0])
-    kind, name, message = first["type"], ".".join(map(str, first["loc"])), first["msg"]
+    kind, name = first["type"], ".".join(map(str, first["loc"]))
     if kind in _UNKNOWN and len(first["loc"]) == 1:
         if is_dataclass(model):
             return str(unknown("key", name, [field.name for field in fields(model)]))
         known = model.model_fields.items()
         return str(unknown("key", name, [field.alias or key for key, field in known]))
-    if kind == "value_error" and not message.startswith("Value error, must"):
-        return message.removeprefix("Value error, ")
-    message = re.sub(r"^\w+ should", "must", message)
-    for words, plain_words in _PLAIN_WORDS.items():
-        message = message.replace(words, plain_words)
-    if kind != "missing" and isinstance(first["input"], str | int | float | None):
-        message += f", not {first['input']!r:.40}"
-    return f"{name[:80]!r} {message}"
+    if kind == "value_error" and not first["msg"].startswith("Value error, must"):
+        return first["msg"].removeprefix("Value error, ")
+    return f"{name[:80]!r} {_plain_words(first)}"
+
+
+def must_be(error: ValidationError) -> str:
+    """Return what the value of an option must be, and what it is."""
+    return _plain_words(error.errors(include_url=False)[0])
+
+
+def _plain_words(entry: ErrorDetails) -> str:
+    message = entry["msg"]
+    for pattern, words in _PLAIN_WORDS.items():
+        message = re.sub(pattern, words, message)
+    if message.startswith("must") and isinstance(entry["input"], str | int | float | None):
+        message += f", not {entry['input']!r:.40}"
+    return message
 
 
 _UNKNOWN = ("extra_forbidden", "unexpected_keyword_argument")
 _PLAIN_WORDS = {
-    "Value error, ": "",
-    "Field required": "is missing",
-    "Extra inputs are not permitted": "is unknown",
-    "Unexpected keyword argument": "is unknown",
+    r"^Value error, '.*' is not one of (.*), (.*)\.$": r"must be \1 or \2",  # a choice of typer
+    "^Value error, ": "",
+    r"^\w+ should": "must",
+    ", (unable|got) .*": "",
+    " after validation": "",
+    "^Field required": "is missing",
+    "^(Extra inputs are not permitted|Unexpected keyword argument)": "is unknown",
+    "^Unable to parse input string as an integer, .*": "has too many digits",
+    "^(.* not allowed as a|must be an instance of) Sequence.*": "must be a list",
     "greater than or equal to": "at least",
     "less than or equal to": "at most",
-    ", unable to parse string as an integer": "",
-    ", unable to parse string as a number": "",
-    " after validation": "",
+    "a valid integer": "a whole number",
+    "a valid boolean": "true or false",
+    "a valid string": "text",
+    "a valid (array|list)": "a list",
+    "a valid ": "a ",
 }
-"""Replacements for pydantic's words after the name of a field."""
+"""Patterns in pydantic's words after the name of a field, and ours for them."""

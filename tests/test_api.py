@@ -64,10 +64,10 @@ def test_a_number_from_python_is_refused_before_anything_is_written(
     }
     with untouched(trained), untouched(here):
         for name, call in calls.items():
-            words = f"^Invalid value for '--{name.replace('_', '-')}': Input should be [a-z0-9 ]+$"
+            words = f"^--{name.replace('_', '-')} must be (a whole number|at least [01])(, not |$)"
             with pytest.raises(UsageError, match=words):
                 call(**{name: value})
-        with pytest.raises(UsageError, match="'--seeds'"):
+        with pytest.raises(UsageError, match=r"^--seeds must"):
             tape_arith.run("rope", seeds=[value], preset="mini", **TINY)
         with pytest.raises(UsageError, match="'num_heads'"):
             tape_arith.train("rope", preset="mini", **TINY | {"num_heads": [value]})
@@ -92,7 +92,7 @@ def test_the_limits_of_numbers_are_those_of_the_command_line(trained: Path, here
     for options, call in calls.items():
         with pytest.raises(UsageError) as raised:
             call()
-        assert str(raised.value) == refused(*options)
+        assert str(raised.value) == refused(*options).replace(f"'{options[-1]}'", str(options[-1]))
 
 
 def test_numbers_of_numpy_are_numbers(here: Path) -> None:

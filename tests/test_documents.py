@@ -207,7 +207,7 @@ def wrong_evaluation(**changes: Any) -> Callable[[Path], None]:
 
 
 FAULTS: list[tuple[str, Callable[[Path], None], str]] = [
-    ("run", edited(seed=True), "'seed' must be a valid integer, not True"),
+    ("run", edited(seed=True), "'seed' must be a whole number, not True"),
     ("run", edited(seed=2**63), "'seed' must be at most 9223372036854775807"),
     ("run", edited(encoding="\x1b[31m"), "'encoding' must not hold control characters"),
     ("run", edited(sources={"mine.py": "ab"}), "must match pattern"),
@@ -224,7 +224,7 @@ FAULTS: list[tuple[str, Callable[[Path], None], str]] = [
     ("grid", edited(exact=[[11] * 4] * 4), "contradict each other"),
     ("grid", edited(first_wrong=[[1e300] * 4] * 4), "'first_wrong.0.0' must be at most"),
     ("metrics", last_line(step=20), "line 2: step 20 comes after step 20"),
-    ("metrics", last_line(loss="x"), "line 2: 'loss' must be a valid .*or remove that line"),
+    ("metrics", last_line(loss="x"), "line 2: 'loss' must be a number, .*or remove that line"),
     ("metrics", last_line(small_grid={}), "'small_grid.in_distribution' is missing"),
     ("sweep", replaced("preset =", "presett ="), "unknown key 'presett': did you mean 'preset'"),
     ("sweep", replaced("[0, 1]", "[0, -1]"), "seeds"),

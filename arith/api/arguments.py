@@ -10,7 +10,7 @@ from typing import Annotated, Any, ParamSpec, TypeVar, Union, get_args, get_orig
 import numpy as np
 from pydantic import Field, TypeAdapter, ValidationError
 
-from tape_arith.arith.documents import MOST_INTEGER
+from tape_arith.arith.documents import MOST_INTEGER, must_be
 from tape_arith.arith.errors import UsageError
 
 _P = ParamSpec("_P")
@@ -64,9 +64,8 @@ def _checked(adapter: TypeAdapter[Any], name: str, value: object) -> Any:
     try:
         return adapter.validate_python(_plain(value), strict=True)
     except ValidationError as error:
-        first = error.errors(include_url=False)[0]
         option = _OPTIONS.get(name, name).replace("_", "-")
-        raise UsageError(f"Invalid value for '--{option}': {first['msg']}") from None
+        raise UsageError(f"--{option} {must_be(error)}") from None
 
 
 def _plain(value: Any) -> Any:

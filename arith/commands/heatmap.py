@@ -19,7 +19,7 @@ _ByLength = Annotated[
 ]
 _Numbers = Annotated[
     Numbers,
-    typer.Option(help="Below names: all means and seeds, the mean out of distribution, or none."),
+    typer.Option(help="Below names: none, the mean out of distribution, or all means and seeds."),
 ]
 _NoDifference = Annotated[
     bool, typer.Option("--no-difference", help="Without the difference of two encodings.")

@@ -240,12 +240,12 @@ CALLS: dict[str, tuple[Callable[[], object], type[Exception], str]] = {
     "a number for a name": (
         lambda: tape_arith.train(NUMBER),
         UsageError,
-        "Invalid value for '--pe': Input should be a valid string",
+        "--pe must be text, not 5",
     ),
     "a number for a flag": (
         lambda: tape_arith.train("rope", fresh=NUMBER),
         UsageError,
-        "Invalid value for '--fresh': Input should be a valid boolean",
+        "--fresh must be true or false, not 5",
     ),
     "an unknown policy": (
         lambda: TrainOptions(on_nonfinite=WORD),

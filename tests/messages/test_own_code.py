@@ -261,7 +261,7 @@ SWEEPS = {
     ),
     SWEEP + "[tune]\nsteps = [1, 2]": ": [tune]: unknown key 'steps': Known: learning_rate",
     SWEEP + "[grid]\nhiden_size = [8]": (": unknown key 'hiden_size': did you mean 'hidden_size'?"),
-    SWEEP + "[grid]\nhidden_size = 8": ": 'grid.0.hidden_size' must be a valid array, not 8",
+    SWEEP + "[grid]\nhidden_size = 8": ": 'grid.0.hidden_size' must be a list, not 8",
     SWEEP + "[grid]\nsteps = [0, 1]": ": 'steps' must be at least 1, not 0",
     SWEEP + "[grid]\nsteps = [2, 3, 2]": ": steps=2 is named twice",
     "preset = ": " is not TOML: ...",

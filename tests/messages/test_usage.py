@@ -96,14 +96,17 @@ SENTENCES = {
     "run --pe rope --seeds a,b": (
         "--seeds takes whole numbers with commas, as in 0,1,2 or 0-2, not 'a,b'"
     ),
-    "train --pe rope --threads 100000": (
-        "Invalid value for '--threads': Input should be less than or equal to 1024"
-    ),
-    "score runs/x --max-digits 0": (
-        "Invalid value for '--max-digits': Input should be greater than or equal to 1"
-    ),
+    "train --pe rope --threads 100000": "--threads must be at most 1024, not '100000'",
+    "score runs/x --max-digits 0": "--max-digits must be at least 1, not '0'",
     "generate --count 99999999999999999999999": (
-        "Invalid value for '--count': Input should be less than or equal to 1000000000000"
+        "--count must be at most 1000000000000, not '99999999999999999999999'"
+    ),
+    "train --pe rope --seed x": "--seed must be a whole number, not 'x'",
+    "train --pe rope --seed 1.5": "--seed must be a whole number, not '1.5'",
+    f"train --pe rope --seed {'9' * 5000}": "--seed has too many digits",
+    "heatmap --pe rope --width wide": "--width must be a number, not 'wide'",
+    "heatmap --compare rope,tape --numbers --no-legend": (
+        "--numbers must be 'none', 'out' or 'all', not '--no-legend'"
     ),
     "train --preset mini --pe rope --set lr=1": (
         "unknown setting 'lr': did you mean 'learning_rate'?"
@@ -115,7 +118,7 @@ SENTENCES = {
         "unknown setting 'stesp': did you mean 'steps'?"
     ),
     "train --preset mini --pe rope --set steps=2.5e0": (
-        "'steps' must be a valid integer, not '2.5e0'"
+        "'steps' must be a whole number, not '2.5e0'"
     ),
     "train --preset mini --pe rope --set steps=1e99": (
         "'steps' must be at most 1000000000000, not '1..."
@@ -132,9 +135,7 @@ SENTENCES = {
     ),
     "heatmap --compare ,": "nothing to compare: name encodings, as in --compare fire,tape",
     "report --compare ''": "nothing to compare: name encodings, as in --compare fire,tape",
-    "heatmap --pe rope --width 1": (
-        "Invalid value for '--width': Input should be greater than or equal to 2"
-    ),
+    "heatmap --pe rope --width 1": "--width must be at least 2, not '1'",
     "curves --pe rope": (
         "no run of rope in runs/*: tape-arith train --pe rope --preset mini makes one"
     ),
@@ -154,7 +155,7 @@ SENTENCES = {
     ),
     # Settings, which are refused before a problem is made.
     "run --pe rope TINY --set stps=3": "unknown setting 'stps': did you mean 'steps'?",
-    "run --pe rope TINY --set steps=x": "'steps' must be a valid integer, not 'x'",
+    "run --pe rope TINY --set steps=x": "'steps' must be a whole number, not 'x'",
     "run --pe rope TINY --set steps": "--set takes key=value, not 'steps'",
     "run --pe rope TINY --set steps=0": "'steps' must be at least 1, not '0'",
     "run --pe rope TINY --set tested_digits=1": (
@@ -176,7 +177,7 @@ SENTENCES = {
         "or more, or leave it out"
     ),
     "run --pe rope TINY --set input_injection=maybe --set loops=2": (
-        "'input_injection' must be a valid boolean, unable to interpret input, not 'maybe'"
+        "'input_injection' must be true or false, not 'maybe'"
     ),
     "run --pe rope TINY --set attention_scale=sqrt": (
         "'attention_scale' must be 'plain' or 'log', not 'sqrt'"
