@@ -151,6 +151,8 @@ def test_hints_name_what_there_is() -> None:
     params = [param for command in COMMANDS.values() for param in command.params]
     assert hints["options"].keys() <= {option for param in params for option in param.opts}
     assert setting_words().keys() <= {field.name for field in fields(Config)}
+    words = " ".join(hints["notes"].values()).split()
+    assert {word for word in words if not word.startswith("-")} <= COMMANDS.keys()
     notes = [note for note in hints["notes"] if "torchrun" not in note]
     named = {word for note in notes for word in re.findall(r"(?<![\w-])--[a-z][a-z-]*", note)}
     assert named <= {word for param in params for word in (*param.opts, *param.secondary_opts)}

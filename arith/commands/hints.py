@@ -27,8 +27,15 @@ def hint(error: Exception) -> str | None:
         for param in context.command.params
         for spelling in (*param.opts, *param.secondary_opts)
     }
-    advice = _advice(name.replace("_", "-").lower(), spellings, tables)
-    return None if advice is None else f"{context.info_name} has no {name}: {advice}"
+    command = context.info_name
+    notes = {
+        note: words
+        for note, words in tables["notes"].items()
+        if command in words.split() or words.startswith("-")
+    }
+    wrong = name.replace("_", "-").lower()
+    advice = _advice(wrong, spellings, {**tables, "notes": notes})
+    return None if advice is None else f"{command} has no {name}: {advice}"
 
 
 def _advice(

@@ -31,6 +31,23 @@ SENTENCES = {
     "sweep mini-all --set steps=3": (
         "sweep has no --set: write KEY = VALUE under [set] in the sweep file"
     ),
+    "leaderboard --preset tiny --set steps=400": (
+        "leaderboard has no --set: the settings are those of the runs, whose folder --runs names"
+    ),
+    "score x --set steps=400": (
+        "score has no --set: a run keeps its settings; `train --set KEY=VALUE` makes one with "
+        "others"
+    ),
+    "sweep mini-all --seeds 0": "sweep has no --seeds: write seeds = [0, 1, 2] in the sweep file",
+    "tasks --seeds 0": (
+        "tasks has no --seeds: all seeds are read of the runs in the folder that --runs names"
+    ),
+    "heatmap --pe rope --seeds 0": "heatmap has no --seeds: write --seed",
+    "pack --runs runs --out x.tgz": (
+        "pack has no --runs: name the folders of runs, without an option"
+    ),
+    "score --runs runs": "score has no --runs: name the folder of the run, without an option",
+    "doctor --runs runs": "No such option: --runs",
     "score --model-api hf --model-args x": (
         "score has no --model-api: an existing language model is scored by `tape-arith harness`"
     ),
