@@ -69,7 +69,7 @@ def command(
     board = build_board(selection, costs=costs, pairs=pairs, among_shown=among_shown)
     labelled, kind = board.labelled(table.labels), table.kind
     shown = labelled if kind in tables.FOR_PEOPLE else board
-    text = tables.FORMATS[kind](shown, table.columns) if kind else ""
+    text = tables.FORMATS[kind](shown, table.columns, **table.options) if kind else ""
     draw = partial(leaderboard.compose, labelled)
     if against:
         draw = partial(forest.compose, labelled, str(parse(against)))

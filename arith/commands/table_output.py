@@ -48,9 +48,12 @@ class TableOutput:
         looks: tuple[float | None, bool],
         wide: bool = False,
     ) -> None:
-        """`looks` are width and caption of the figure. Raises UsageError for contradictions."""
+        """`looks` are the width of the figure and whether captions are left out.
+
+        Raises UsageError for contradictions.
+        """
         from tape_arith.arith.compare.labels import read_labels
-        from tape_arith.arith.compare.tables import FOR_PEOPLE, FORMATS
+        from tape_arith.arith.compare.tables import CAPTIONED, FOR_PEOPLE, FORMATS
         from tape_arith.arith.figures.style import figure_format
 
         kind = chosen_format(format, FORMATS, as_csv=as_csv, as_json=as_json)
@@ -60,8 +63,14 @@ class TableOutput:
             )
         if out and not kind:
             kind = _format_of(out)
-        if not figure and any(looks):
-            raise UsageError("--width and --no-caption change a figure: add --figure")
+        width, no_caption = looks
+        if width and not figure:
+            raise UsageError("--width changes a figure: add --figure")
+        if no_caption and not (figure or kind in CAPTIONED):
+            raise UsageError(
+                "--no-caption changes a figure or a table for a paper: add --figure or --out "
+                "table.tex"
+            )
         if not (kind or figure or wide or sys.stdout.isatty()):
             kind = "markdown"
         if label and not (figure or kind in FOR_PEOPLE):
@@ -70,7 +79,10 @@ class TableOutput:
             )
         if figure:
             figure_format(figure)  # before anything is written
-        self.kind, self.out, self.figure, self.looks = kind, out, figure, looks
+        self.kind, self.out, self.figure = kind, out, figure
+        self.width, self.captioned = width, not no_caption
+        self.options = {"captioned": self.captioned} if kind in CAPTIONED else {}
+        """The options of the table's format."""
         self.columns = [name.strip() for name in show.split(",") if name.strip()]
         self.labels = read_labels(label)
 
@@ -88,8 +100,7 @@ class TableOutput:
             write_table(self.out, text)
             print(self.out)
         if self.figure:
-            width, no_caption = self.looks
-            save(draw(width=width, caption=not no_caption), self.figure)
+            save(draw(width=self.width, caption=self.captioned), self.figure)
             print(self.figure)
         if self.kind and not self.out:
             print(text, end="")

@@ -44,5 +44,5 @@ def command(
         format, as_csv, as_json, show, out, figure, label, (width, no_caption)
     )
     content = across_tasks(select(runs, pe, None, split, max_digits), names, table.labels)
-    text = FORMATS[table.kind or "markdown"](content, table.columns)
+    text = FORMATS[table.kind or "markdown"](content, table.columns, **table.options)
     table.show(text, partial(compose, content), partial(print_markdown, text))

@@ -168,10 +168,11 @@ def contrasts_note(contrasts: Sequence[Contrast], labels: Mapping[str, str] | No
     if not contrasts:
         return ""
     tests = sum(each.effect.welch is not None for each in contrasts)
+    these = "this one" if tests == 1 else f"these {tests}"
     return (
         "Contrasts, chosen by whoever made this table: differences out of distribution in points "
-        "with their 95 % interval, Welch's t test, Holm over these "
-        f"{tests} alone: {'; '.join(map(words, contrasts))}."
+        "with their 95 % interval, Welch's t test, Holm over "
+        f"{these} alone: {'; '.join(map(words, contrasts))}."
     )
 
 
@@ -207,11 +208,12 @@ def difference_columns(
     """
     labelled = [labels.get(name, name) for name in references]
     arrows = f"{UP} better and {DOWN} worse at {100 * LEVEL:g} %"
+    tests = f"{num_tests} test{'s' * (num_tests != 1)}"
     names = ", ".join(f"vs {label}" for label in labelled)
     tested = (
         f"{names}: the difference of the means out of distribution in points, with its 95 % "
         f"interval (Welch). {arrows}: Welch's t test over seeds, two-sided, after Holm over "
-        f"the {num_tests} tests of trained encodings against {' and '.join(labelled)}. A dash: the "
+        f"the {tests} of trained encodings against {' and '.join(labelled)}. A dash: the "
         "row is the reference, the reference is not scored, one of the two has one seed or is not "
         "ranked, both are the same training runs, or neither varies between seeds. --csv has p and "
         "the difference paired by seed."
@@ -226,8 +228,8 @@ def difference_columns(
             numbers=lambda row: _numbers(reference, row.effects[reference]),
             printed=True,
             importance=12,
-            signs="difference in points ± its 95 % interval, by Welch's t test over seeds after "
-            f"Holm over {num_tests} tests {arrows}",
+            signs="difference in points ± its 95 % interval"
+            + f"; {arrows} by Welch's t test over seeds, after Holm over {tests}" * bool(num_tests),
             note=tested if num_tests else impossible,
         )
 

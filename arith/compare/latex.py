@@ -63,11 +63,14 @@ def floating(
     caption: str,
     label: str,
     comments: Sequence[str] = (),
+    *,
+    captioned: bool = True,
 ) -> str:
     """Format a LaTeX table: plain if it fits a column of _PAGE points, else across the page.
 
     A table of more rows than a page has is a longtable. The best of a section is in bold, which the
-    caption says where there are several.
+    caption says. A table that is not `captioned` is for a float that has a caption of its own; what
+    ours says is a comment.
     """
     parts = {each.heading: short_texts(columns, each.rows) for each in sections}
     left = [column.head for column in columns if column.left]
@@ -77,29 +80,27 @@ def floating(
         for column in columns
         for place in column.best_of(each.rows)
     }
-    if len({title for title, *_ in bold}) > 1:
-        caption += " In bold the best of each section."
-    below = f"\\caption{{{escape(caption)}}}\n\\label{{tab:{label}}}"
+    if bold:
+        caption += " In bold the best of its section."
+    below = f"\\caption{{{escape(caption)}}}\n\\label{{tab:{label}}}" if captioned else ""
     sizes = [size for size, digit in _SIZES.items() if _width(parts, digit) <= _PAGE]
     size, rows = (sizes or [*_SIZES])[0 if sizes else -1], sum(map(len, parts.values()))
     look, needs = f"\\{size}\n\\setlength{{\\tabcolsep}}{{{_GAP}pt}}", "booktabs"
+    body = booktabs(parts, left, bold, below if rows > _LONG else None)
     if rows > _LONG:
         needs += "} and \\usepackage{longtable"
-        body = booktabs(parts, left, bold, below)
-        text = f"{{{look}\n{body}}}\n"
-    elif sizes:
-        body = booktabs(parts, left, bold)
-        text = f"\\begin{{table}}\n\\centering\n{look}\n{body}{below}\n\\end{{table}}\n"
-    else:
+    elif not sizes:
         needs += "} and \\usepackage{graphicx"
-        body = booktabs(parts, left, bold)
-        text = (
-            f"\\begin{{table*}}\n\\centering\n{look}\n"
-            # \width is the table's own: it shrinks to the page if it is wider.
-            "\\resizebox{\\ifdim\\width>\\textwidth\\textwidth\\else\\width\\fi}{!}{"
-            f"{body.rstrip()}}}\n{below}\n\\end{{table*}}\n"
-        )
-    comments = [f"needs \\usepackage{{{needs}}}", *comments]
+        # \width is the table's own: it shrinks to the page if it is wider.
+        shrunk = "\\resizebox{\\ifdim\\width>\\textwidth\\textwidth\\else\\width\\fi}{!}"
+        body = f"{shrunk}{{{body.rstrip()}}}\n"
+    text = f"{look}\n{body}"
+    if rows > _LONG or not captioned:
+        text = f"{{{text}}}\n"
+    else:
+        kind = "table" if sizes else "table*"
+        text = f"\\begin{{{kind}}}\n\\centering\n{text}{below}\n\\end{{{kind}}}\n"
+    comments = [f"needs \\usepackage{{{needs}}}", *[caption] * (not captioned), *comments]
     if letters := sorted(set(_NOT_IN_PDFLATEX.findall(text))):
         comments.insert(1, f"needs XeLaTeX or LuaLaTeX, and a font that has {' '.join(letters)}")
     notes = "".join(f"% {line}\n" for note in comments for line in wrap(note, _COMMENT_WIDTH))
@@ -119,28 +120,29 @@ def booktabs(
     parts: Mapping[str, pd.DataFrame],
     left: Sequence[str],
     bold: Collection[tuple[str, int, str]] = (),
-    caption: str = "",
+    caption: str | None = None,
 ) -> str:
     """Format a LaTeX tabular for the package booktabs, each part under its title.
 
     Heads are broken into short lines; the columns in `left` are aligned left.
 
     bold     cells, each by the title of its part, its row and its head
-    caption  of a longtable, which it then is
+    caption  of a longtable, which it then is; "" for one without
     """
     heads = list(map(str, next(iter(parts.values()))))
     align = "".join("l" if head in left else "r" for head in heads)
     above = " & ".join(map(_stack, heads, align)) + r" \\"
-    kind = "longtable" if caption else "tabular"
+    long = caption is not None
+    kind = "longtable" if long else "tabular"
     lines = [
         f"\\begin{{{kind}}}{{{align}}}",
         *[rf"{caption} \\"] * bool(caption),
         "\\toprule",
         above,
     ]
-    lines += ["\\midrule", "\\endhead", "\\bottomrule", "\\endfoot"] if caption else []
+    lines += ["\\midrule", "\\endhead", "\\bottomrule", "\\endfoot"] if long else []
     for number, (title, table) in enumerate(parts.items()):
-        lines += ["\\midrule"] * (number > 0 or not caption)
+        lines += ["\\midrule"] * (number > 0 or not long)
         lines.append(f"\\multicolumn{{{len(heads)}}}{{l}}{{\\textit{{{escape(title)}}}}} \\\\")
         for place, cells in enumerate(table.to_numpy()):
             texts = [
@@ -148,7 +150,7 @@ def booktabs(
                 for head, cell in zip(heads, cells, strict=True)
             ]
             lines.append(" & ".join(texts) + r" \\")
-    lines += ["\\bottomrule"] if not caption else []
+    lines += ["\\bottomrule"] if not long else []
     return "\n".join([*lines, f"\\end{{{kind}}}"]) + "\n"
 
 

@@ -174,14 +174,15 @@ def legend(board: Board, columns: Sequence[Column[Row]]) -> str:
     )
 
 
-def _board_to_latex(board: Board, columns: Sequence[str] = ()) -> str:
+def _board_to_latex(board: Board, columns: Sequence[str] = (), *, captioned: bool = True) -> str:
     """Format a floating table, with the notes as comments."""
     shown = short_columns(board, columns)
     if not columns:
         shown = [column for column in shown if column.printed]
     split = SPLIT_WORDS.get(board.panels[0].first.split) and board.panels[0].first.split
     name = re.sub(r"\W+", "-", f"{board.preset} {split or ''}".strip())
-    return floating(board.sections, shown, legend(board, shown), name, board.notes())
+    caption, notes = legend(board, shown), board.notes()
+    return floating(board.sections, shown, caption, name, notes, captioned=captioned)
 
 
 def _board_to_json(board: Board, columns: Sequence[str] = ()) -> str:
@@ -223,5 +224,7 @@ FORMATS: Mapping[str, Callable[..., str]] = {
     "latex": _board_to_latex,
     "json": _board_to_json,
 }
-FOR_PEOPLE = ("markdown", "latex")
+CAPTIONED = ("latex",)
+"""The formats with a caption, which may be left out."""
+FOR_PEOPLE = ("markdown", *CAPTIONED)
 """The formats in which encodings have their labels; programs read the others."""

@@ -279,10 +279,11 @@ def signs(panel: Panel) -> str:
     return ONE_SEED * (len(panel.seeds) == 1) + "*" * (panel.convergence is not None)
 
 
-def _to_latex(table: TaskTable, columns: Sequence[str] = ()) -> str:
+def _to_latex(table: TaskTable, columns: Sequence[str] = (), *, captioned: bool = True) -> str:
     """Format a floating table, with the notes as its caption."""
     shown = choose(table.columns, columns)
-    return floating(table.sections, shown, " ".join(table.notes()), "tasks")
+    caption = " ".join(table.notes())
+    return floating(table.sections, shown, caption, "tasks", captioned=captioned)
 
 
 def _to_json(table: TaskTable, columns: Sequence[str] = ()) -> str:

@@ -19,7 +19,7 @@ import pytest
 from scipy import stats
 
 from tape_arith.arith.compare.across_tasks import _ranks
-from tape_arith.arith.compare.effects import Effect, effects
+from tape_arith.arith.compare.effects import Effect, difference_columns, effects
 from tape_arith.arith.compare.labels import display_names
 from tape_arith.arith.compare.leaderboard import board_of
 from tape_arith.arith.decoders.cost import about
@@ -431,7 +431,7 @@ def test_the_texts_say_the_same(
 
 
 def test_latex(made: Path) -> None:
-    """The notes are comments, the caption is two sentences, and the columns are those chosen."""
+    """The notes are comments, the caption is three sentences, and the columns are those chosen."""
     told = done("leaderboard", "--format", "latex").out
     comments = [line for line in told.splitlines() if line.startswith("% ")]
     text = told.removeprefix("\n".join(comments) + "\n")
@@ -444,7 +444,7 @@ def test_latex(made: Path) -> None:
     assert all(ord(letter) < 128 for letter in text)
     assert body.count("\\textit{Task-structured") == 1
     caption = text[text.index("\\caption") :]
-    assert len(re.findall(r"\.(?= |}$)", caption, re.MULTILINE)) == 2
+    assert len(re.findall(r"\.(?= |}$)", caption, re.MULTILINE)) == 3
     assert "problems)" not in body and body.count("1\\dag{}") == 1 == caption.count("\\dag{}")
     assert "longest solved" in caption and re.search(r"Holm\s+over\s+7", caption)
     # Nothing that LaTeX would take for more than text, outside of its own commands.
@@ -457,6 +457,8 @@ def test_latex(made: Path) -> None:
     assert (split[0][0], split[0][2]) == ("encoding", "kind")
     assert len(rows) == 1 + len(REACH) and all(len(row) == 3 for row in split)
     assert "longest solved" not in chosen[chosen.index("\\caption") :]
+    bare = done("leaderboard", "--format", "latex", "--no-caption").out
+    assert body in bare and "\\caption" not in bare and "longest solved" in bare
 
 
 def test_labels_of_one_s_own(made: Path) -> None:
@@ -544,6 +546,9 @@ def test_what_is_not_ranked_is_neither_tested_nor_a_reference() -> None:
     compared, num_tests = effects(panels, ("rope", "tape"))
     tested = [(name, other) for name in compared for other, e in compared[name].items() if e.welch]
     assert (tested, num_tests) == ([("fire", "rope")], 1)
+    column, _ = difference_columns(["rope"], num_tests, {})
+    assert "interval; \N{UPWARDS ARROW} better" in column.signs
+    assert column.signs.endswith("after Holm over 1 test") and "over the 1 test of" in column.note
 
 
 def test_equal_means_share_a_rank() -> None:

@@ -119,11 +119,17 @@ def test_latex_is_plain_if_it_fits(width: int, rows: int, environment: str) -> N
     parts = [Section(t, "", range(k)) for t, k in zip(titles, (rows, 2, 1), strict=True)]
     table = floating(parts, columns, "Of 50 %.", "mini-x")
     assert re.findall(r"\\begin\{((?:long)?table\*?)\}", table) == [environment]
-    caption = "\\caption{Of 50 \\%. In bold the best of each section.}\n\\label{tab:mini-x}"
+    caption = "\\caption{Of 50 \\%. In bold the best of its section.}\n\\label{tab:mini-x}"
     assert table.count(caption) == 1
     assert re.findall(r"\\textbf\{(\d+)\}", table) == [str(rows - 1), "1"]
     assert ("graphicx" in table) == ("resizebox" in table) == (environment == "table*")
-    assert table.count("\\begin") == table.count("\\end{") and table.count("{") == table.count("}")
+    bare = floating(parts, columns, "Of 50 %.", "mini-x", captioned=False)
+    assert "% Of 50 %. In bold the best of its section.\n" in bare
+    assert not re.search(r"\\caption|\\label|\{table", bare)
+    assert re.findall(r"^.* & .*$", bare, re.M) == re.findall(r"^.* & .*$", table, re.M)
+    for text in (table, bare):
+        assert text.count("\\begin") == text.count("\\end{") and text.count("{") == text.count("}")
+    assert "In bold" not in floating(parts[2:], columns, "Of 50 %.", "mini-x")
 
 
 def test_with_a_scratchpad_exact_match_is_of_the_whole_answer() -> None:

@@ -95,6 +95,13 @@ SENTENCES = {
     "leaderboard --csv --wide": (
         "--wide is for the terminal: leave out --wide, or --out and the format"
     ),
+    "leaderboard --csv --no-caption": (
+        "--no-caption changes a figure or a table for a paper: add --figure or --out table.tex"
+    ),
+    "leaderboard --format latex --width 3": "--width changes a figure: add --figure",
+    "leaderboard --format latex --no-caption": (
+        "no scored run in runs: tape-arith train --pe rope makes one"
+    ),
     "leaderboard --csv --label tape=Ours": (
         "--label changes a figure or a table for a paper: add --figure or --out table.tex"
     ),
