@@ -143,7 +143,8 @@ class Ranking(ABC, Generic[T]):
     @abstractmethod
     def numbers(self) -> list[dict[str, object]]: ...
     @abstractmethod
-    def notes(self) -> list[str]: ...
+    def notes(self, columns: Sequence[Column[T]] = ()) -> list[str]:
+        """Return what a reader of these columns must know, in paragraphs; without any, of all."""
 
     @property
     def rows(self) -> list[T]:
@@ -256,7 +257,14 @@ class Board(Ranking[Row]):
             of_panel["seeds"],
             of_panel["interval"],
             replace(of_panel["out_of_distribution"], best=_by_rank),
-            Column("each_seed", "each seed, %", _each_seed),
+            Column(
+                "each_seed",
+                "each seed, %",
+                _each_seed,
+                numbers=lambda row: {
+                    "out_of_distribution_seeds": row.panel.seed_means("out_of_distribution")
+                },
+            ),
             *(of_panel[key] for key in middle if key in of_panel),
             *difference_columns(self.references, self.num_tests, self.labels),
             Column(
@@ -288,15 +296,14 @@ class Board(Ranking[Row]):
 
     # ---- notes -----------------------------------------------------------------------------
 
-    def notes(self) -> list[str]:
-        """Return what a reader must know, in paragraphs."""
+    def notes(self, columns: Sequence[Column[Row]] = ()) -> list[str]:
         paragraphs = [
             self.caption,
             "The order is that of the mean out of distribution: where intervals overlap widely it "
             "says little, and of rows with one seed nothing is known beyond that run."
             + " Equal means share a rank."
             * self._has_ties,
-            *notes_of(self.columns),
+            *notes_of(columns or self.columns),
             *filter(None, [contrasts_note(self.contrasts, self.labels), power_note(self.panels)]),
         ]
         if len(self.rows) < self.num_encodings:

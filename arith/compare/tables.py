@@ -116,9 +116,17 @@ def column_table(columns: Sequence[Column[T]], rows: Iterable[T]) -> str:
 def to_csv(ranking: Ranking[T], columns: Sequence[str] = ()) -> str:
     """Format the numbers of a ranking: shares in 0..1, times in seconds, lists as in `csv_text`.
 
-    Columns that are also in a sweep's table have the same names there.
+    Columns that are also in a sweep's table have the same names there. The key of a column for
+    people that is no name in the file chooses all its numbers.
     """
-    return csv_text(ranking.numbers(), columns)
+    lines = ranking.numbers()
+    names = {
+        column.key: [name for row in ranking.rows for name in column.entries(row)]
+        for column in ranking.columns
+    }
+    names |= {column_key(name): [name] for line in lines for name in line}
+    keys = map(column_key, columns)
+    return csv_text(lines, [name for key in keys for name in names.get(key) or [key]])
 
 
 def to_markdown(ranking: Ranking[T], columns: Sequence[str] = ()) -> str:
@@ -133,7 +141,7 @@ def to_markdown(ranking: Ranking[T], columns: Sequence[str] = ()) -> str:
         if reason:
             pieces.append(f"{reason[0].upper()}{reason[1:]}.\n")
         pieces.append(column_table(shown, rows))
-    return "\n".join([*pieces, *(f"{as_markdown(note)}\n" for note in ranking.notes())])
+    return "\n".join([*pieces, *(f"{as_markdown(note)}\n" for note in ranking.notes(shown))])
 
 
 # ---- the leaderboard ---------------------------------------------------------------------------

@@ -245,20 +245,21 @@ class TaskTable(Ranking[Line]):
             f"{', '.join(values)}. Numbers of encodings: {', '.join(sorted(counts))}."
         ]
 
-    def notes(self) -> list[str]:
-        """Return what a reader must know, in paragraphs."""
+    def notes(self, columns: Sequence[Column[Line]] = ()) -> list[str]:
+        keys = [column.key for column in columns or self.columns]
+        ranked = "mean_rank" in keys
         ranges = any("\N{EN DASH}" in percent_of(panel, _SHOWN) for panel in self.panels)
+        ranks = [_ORDER, self.uncounted, _COUNTS if self.has_counts else ""] if ranked else []
         signs = [
-            _COUNTS if self.has_counts else "",
             _NOT_CONVERGED if self.has_unranked else "",
             _SEED_NOTE if self.has_one_seed else "",
         ]
         return [
             f"Exact match out of distribution in percent, mean ± 95{NBSP}% interval over seeds "
             f"(Student{NBSP}t). {captions.RANGES if ranges else ''}".rstrip(),
-            " ".join(filter(None, [_ORDER, self.uncounted, *signs])),
-            *self._correlation_note(),
-            *(runs.source for runs in self.runs),
+            *filter(None, [" ".join(filter(None, [*ranks, *signs]))]),
+            *(self._correlation_note() if ranked else []),
+            *(runs.source for runs in self.runs if ranked or column_key(runs.task) in keys),
             *captions.left_out(self.left_out),
         ]
 
@@ -282,7 +283,7 @@ def signs(panel: Panel) -> str:
 def _to_latex(table: TaskTable, columns: Sequence[str] = (), *, captioned: bool = True) -> str:
     """Format a floating table, with the notes as its caption."""
     shown = choose(table.columns, columns)
-    caption = " ".join(table.notes())
+    caption = " ".join(table.notes(shown))
     return floating(table.sections, shown, caption, "tasks", captioned=captioned)
 
 

@@ -17,6 +17,7 @@ import tape_arith
 from tape_arith.arith.compare.across_tasks import _ranks, across_tasks
 from tape_arith.arith.compare.leaderboard import sort_panels
 from tape_arith.arith.compare.selection import Selection
+from tape_arith.arith.compare.tables import to_markdown
 from tape_arith.arith.figures.across_tasks import compose
 from tape_arith.arith.files import slug
 from tape_arith.arith.grids.axes import region_mask, scored_axes
@@ -220,6 +221,8 @@ def test_words_are_of_what_is_shown(root: Path, tmp_path: Path) -> None:
     table = across_tasks(Selection(root, "fire"), "sort,addition")
     assert [(runs.task, "seed 0." in runs.source) for runs in table.runs] == [("addition", True)]
     assert "task sort" in dict(table.left_out)
+    shown = to_markdown(across_tasks(Selection(root), "copy,addition"), ["encoding", "addition"])
+    assert "Task addition" in shown and "Task copy" not in shown and "Mean rank" not in shown
     for seed in range(3):
         write(tmp_path, "rope", "mini", seed, 30)
     interrupt(tmp_path / "mini/rope/seed-1/grid.json")

@@ -483,6 +483,18 @@ def test_columns_and_short_forms_of_formats(made: Path) -> None:
     ]
     shown_rows = shown(done("leaderboard", "--show", "rank,encoding").out)
     assert shown_rows["encoding"] == ["#", "encoding"] and shown_rows["FIRE"] == ["1", "FIRE"]
+    # Notes are of the columns shown, which have the same names in CSV.
+    notes = ("Longest solved", "Vs best", "Last states", "9 digits:", "two-sided")
+    every = done("leaderboard").out
+    assert all(note in every for note in notes)
+    few = done("leaderboard", "--show", "encoding,vs_best,solved_to_90").out
+    assert [note in few for note in notes] == [True, True, False, False, False]
+    heads = done("leaderboard", "--csv", "--show", "encoding,each_seed,vs_best,training_min").out
+    assert heads.splitlines()[0].split(",") == [
+        *("encoding", "out_of_distribution_seeds", "difference_from_best"),
+        *("difference_from_best_half_width", "paired_difference_from_best"),
+        *("paired_difference_from_best_half_width", "train_seconds"),
+    ]
     with untouched(made):
         assert "al_cells" in refused("leaderboard", "--show", "al_cells", "--out", "board.md")
 

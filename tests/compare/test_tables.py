@@ -190,7 +190,7 @@ def test_markdown_shows_the_signs_of_a_label() -> None:
     column = Column[str]("encoding", "encoding", str, left=True)
     sections, notes = [Section("Mine", "", [label])], [f"Note: {label}"]
     ranking: Any = SimpleNamespace(
-        heading="Of _a_", sections=sections, columns=[column], notes=lambda: notes
+        heading="Of _a_", sections=sections, columns=[column], notes=lambda columns: notes
     )
     text = to_markdown(ranking)
     assert text.startswith("# Of \\_a\\_\n")
