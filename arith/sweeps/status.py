@@ -42,15 +42,20 @@ class Row:
 def find_folder(target: str, runs: Path) -> Path:
     """Return the folder of the sweep `target` below `runs`, or else the folder `target`.
 
-    Raises UsageError for a bundled sweep that was not run.
+    A sweep of one's own is named with or without ".toml". Raises UsageError for a sweep that was
+    not started.
     """
-    folder = sweep_folder(target, runs)
+    file = Path(f"{target.removesuffix('.toml')}.toml")
+    own = target not in sweep_names() and file.is_file()
+    folder = sweep_folder(file.stem if own else target, runs)
     if sweep_copy(folder).exists():
         return folder
-    if target in sweep_names() and not Path(target).exists():
+    if (own or target in sweep_names()) and not Path(target).is_dir():
+        sweep = shlex.quote(str(file) if own else target)
         runs_option = "" if runs == Path("runs") else f" --runs {shlex.quote(str(runs))}"
         raise UsageError(
-            f"the sweep {target} was not run in {runs}: `tape-arith sweep {target}{runs_option}`"
+            f"the sweep {folder.name} was not started in {runs}: `tape-arith sweep "
+            f"{sweep}{runs_option}` starts it"
         )
     return Path(target)
 

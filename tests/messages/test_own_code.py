@@ -64,6 +64,14 @@ def task(body: str = "") -> dict[str, str]:
 TRAIN = "train --preset mini --pe rope --task"
 
 REFUSED: list[tuple[dict[str, str], str, str]] = [
+    *(
+        (
+            {"mine.toml": SWEEP},
+            f"status {name} --runs m",
+            "the sweep mine was not started in m: `tape-arith sweep mine.toml --runs m` starts it",
+        )
+        for name in ("mine", "mine.toml")
+    ),
     (
         encoding(),
         "check mine.py:Mine:slope=2",

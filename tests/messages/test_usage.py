@@ -244,6 +244,9 @@ SENTENCES = {
     "leaderboard --format xml": "unknown format 'xml': Known: csv, json, latex, markdown",
     # Folders and what is in none yet.
     "train runs/x": "runs/x holds no run: `tape-arith list` shows where runs are",
+    "status mini-all --runs m": (
+        "the sweep mini-all was not started in m: `tape-arith sweep mini-all --runs m` starts it"
+    ),
     "status nothing": "nothing holds neither a sweep nor runs: `tape-arith list` shows runs",
     "leaderboard": "no scored run in runs: tape-arith train --pe rope makes one",
     "leaderboard --runs m --preset paper-20": (

@@ -70,6 +70,8 @@ def test_jobs_are_done_wait_and_run(planned: Path, monkeypatch: pytest.MonkeyPat
     monkeypatch.setattr("tape_arith.arith.commands.status.time.sleep", score_meanwhile)
     assert "0 waiting" in done("status", "mine", "--watch").out  # it ends when all is done
     assert len(looks) == 1
+    Path("mine.toml").touch()
+    assert done("status", "mine.toml").out == done("status", "mine").out
 
 
 @pytest.mark.usefixtures("planned")
