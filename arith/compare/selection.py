@@ -7,6 +7,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any, NamedTuple, Protocol, TypeVar
 
+from tape_arith.arith.compare.labels import display_names
 from tape_arith.arith.errors import Failure, UsageError, unknown
 from tape_arith.arith.files import slug
 from tape_arith.arith.grids.comparable import differences
@@ -98,14 +99,27 @@ class Selection:
         return named
 
     def _parse(self, text: str) -> Name:
-        """Parse a name; accept that of a run whose encoding's file is missing."""
+        """Parse a name; accept that of a run whose encoding's file is missing, and labels."""
         try:
             return parse(text)
         except UsageError:
             name = parse_or_split(text)
-            if not find_runs(self.roots, self.preset, name.encoding):
+            if find_runs(self.roots, self.preset, name.encoding):
+                return name
+            if text not in self._by_label:
                 raise
-            return name
+            return self._by_label[text]
+
+    @cached_property
+    def _by_label(self) -> dict[str, Name]:
+        """Return the encodings of runs by the labels that tables print."""
+        recorded = {
+            encoding: state.record.about
+            for (preset, encoding, _), state in read_states(self.roots).items()
+            if self.preset in (None, preset)
+        }
+        labels = display_names(recorded, recorded=recorded)
+        return {label: parse_or_split(encoding) for encoding, label in labels.items()}
 
     @property
     def wanted(self) -> list[str]:

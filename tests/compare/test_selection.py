@@ -13,6 +13,7 @@ from tape_arith.arith.compare.captions import footnote
 from tape_arith.arith.compare.leaderboard import sort_panels
 from tape_arith.arith.compare.selection import Selection
 from tape_arith.arith.errors import UsageError
+from tape_arith.arith.files import slug
 from tape_arith.arith.grids.grid import Grid
 from tape_arith.arith.grids.panel import panels_of
 from tape_arith.arith.runs.run import Run
@@ -106,6 +107,18 @@ def test_grids_that_differ_are_left_out_and_named(comparison: Path) -> None:
     for command in ("heatmap", "leaderboard", "report"):
         assert "version" in refused(command, "--compare", "rope,fire")
     assert Selection(RUNS, "fire").panels()[0][0].seeds == (0, 1)
+
+
+def test_a_run_is_named_by_its_label_too(comparison: Path) -> None:
+    for file in FIRE.glob("*/*.json"):
+        edit_text(file, '"fire"', '"mine.py:Mine"')
+        if file.name == "run.json":
+            edit_text(file, '"label": "FIRE"', '"label": "Mine"')
+    FIRE.rename(RUNS / "mini" / slug("mine.py:Mine"))
+    with untouched(comparison):
+        assert seeds_shown("Mine,rope") == {"mine.py:Mine": 2, "rope": 2}
+        assert json.loads(done("curves", "--pe", "Mine", "--json").out)["preset"] == "mini"
+        assert "unknown encoding 'Mime'" in refused("heatmap", "--pe", "Mime,rope")
 
 
 def test_runs_of_another_precision_are_left_out_and_named(comparison: Path) -> None:
