@@ -175,14 +175,21 @@ class Page(Figure):
             self.set_layout_engine("none")
         boxes = [(ax, ax.get_tightbbox(for_layout_only=True)) for ax in self.axes]
         panels = [(ax, panel) for ax, panel in boxes if panel is not None]
-        for (text, stays_uncut), line in zip(to_fit.items(), words, strict=True):
+        gap, rooms = self.dpi * _MARGIN / 2, dict[Text, tuple[Any, float]]()
+        for text, line in zip(to_fit, words, strict=True):
             text.set_text(line)
-            box, right = text.get_window_extent(), self.bbox.x1 - self.dpi * _MARGIN / 2
+            box, right = text.get_window_extent(), self.bbox.x1 - gap
             for ax, panel in panels:
                 is_level = panel.y0 < box.y1 and box.y0 < panel.y1
                 if ax is not text.axes and is_level and panel.x0 > box.x0:
-                    right = min(right, panel.x0 - self.dpi * _MARGIN / 2)
-            fit_artist(text, 72 * (right - box.x0) / self.dpi, uncut=stays_uncut)
+                    right = min(right, panel.x0 - gap)
+            own: Any = text.axes
+            rooms[text] = own.bbox, right - own.bbox.x0
+        for text, (size, _) in rooms.items():
+            # Panels of one size give their texts one room, whatever is to their right.
+            reach = min(to for other, to in rooms.values() if abs(other.width - size.width) < 1)
+            room = size.x0 + reach - text.get_window_extent().x0
+            fit_artist(text, 72 * room / self.dpi, uncut=to_fit[text])
 
 
 def save(figure: Figure, path: Path) -> None:

@@ -195,6 +195,24 @@ def test_no_text_leaves_the_page_or_meets_another(count: int) -> None:
     assert ("out, in, all:" in text) == ("out 13.0" in text) == (count > 12)
 
 
+@pytest.mark.parametrize(("count", "width"), [(2, 6.0), (3, 6.0), (20, 7.3)])
+def test_texts_above_panels_of_one_size_have_one_room(count: int, width: float) -> None:
+    """To the right of a row's last panel is a colour bar, which is lower, or nothing."""
+
+    def grids(name: str) -> Panel:
+        shares = zip((90, 100, 100), (0, 50, 100), strict=True)
+        return Panel.of(flat(name, n, inside=i, outside=o) for n, (i, o) in enumerate(shares))
+
+    figure = compose([grids(f"pe{k:02}") for k in range(count)], width=width)
+    figure.draw_without_rendering()
+    above = [ax.texts for ax in figure.axes[:count]]
+    sizes = [[round(float(text.get_fontsize()), 2) for text in texts] for texts in above]
+    assert sizes == sizes[:1] * count and len(set(sizes[0])) > 1, "equal lines shrink alike"
+    for ax, texts in zip(figure.axes, above, strict=False):
+        ends = [text.get_window_extent().x1 for text in texts]
+        assert max(ends) < ax.bbox.x1 + 0.2 * figure.dpi
+
+
 @pytest.mark.parametrize("letters", [4.5, 5.2, 7.0])
 def test_no_line_of_a_note_leaves_its_margins(letters: float) -> None:
     """The note begins at ever other words, for few lines are as wide as they may be."""
