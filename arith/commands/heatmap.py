@@ -24,12 +24,20 @@ _Numbers = Annotated[
 _NoDifference = Annotated[
     bool, typer.Option("--no-difference", help="Without the difference of two encodings.")
 ]
-_NoLegend = Annotated[bool, typer.Option("--no-legend", help="Without a legend.")]
+_NoLegend = Annotated[
+    bool, typer.Option("--no-legend", help="Without a legend; the caption explains the frame.")
+]
 _Font = Annotated[
     str, typer.Option(metavar="NAME", help="A font, or serif (default: matplotlib's).")
 ]
 _Vmax = Annotated[
-    float, typer.Option(metavar="N", min=1, max=100, help="End of the colour scale, in percent.")
+    float,
+    typer.Option(
+        metavar="N",
+        min=1,
+        max=100,
+        help="End of the scale of exact match, in percent; a difference keeps its own scale.",
+    ),
 ]
 
 

@@ -361,6 +361,20 @@ def test_two_without_their_difference_on_a_scale_that_ends_early() -> None:
     assert figure.axes[2].get_yticklabels()[-1].get_text() == "40\N{NO-BREAK SPACE}%"
 
 
+def test_the_caption_says_what_a_legend_would_and_where_colours_end() -> None:
+    pair = [panel("rope"), panel("fire", outside=90)]
+    for figure, said in (
+        (compose(pair), ()),
+        (compose(pair, vmax=40), ("colours of exact match end at 40\N{NO-BREAK SPACE}%",)),
+        (compose(pair[:1], legend=False), ("framed: trained lengths",)),
+        (compose(pair, legend=False), ("framed: trained lengths", "grey: no significant")),
+    ):
+        note = " ".join(figure.texts[0].get_text().split("\n"))
+        clauses = ("colours of", "framed:", "grey:")
+        assert sum(clause in note for clause in clauses) == len(said)
+        assert all(each in note for each in said)
+
+
 def test_a_font_and_a_persons_own_settings(tmp_path: Path) -> None:
     def look(figure: Figure) -> tuple[str, float, float]:
         figure.draw_without_rendering()
