@@ -87,8 +87,8 @@ def check_deterministic(name: Name | str) -> None:
     """The same weights and keys give the same bits, in training too, whatever was called before.
 
     Usually: torch's own random numbers in a hook, or dropout (take `random_words(seqs.key, ...)` of
-    models/sequences.py, or none in a model); something kept on `self` from one call to the next;
-    numbers drawn in __init__ that are no buffer, so that no checkpoint has them.
+    models/sequences.py); something kept on `self` from one call to the next; numbers drawn in
+    __init__ that are no buffer, so that no checkpoint has them.
     """
     seqs = example_batch()
     with torch.random.fork_rng(devices=[]):
@@ -101,7 +101,7 @@ def check_deterministic(name: Name | str) -> None:
             assert torch.equal(first, forward(decoder, seqs)), f"two identical calls differ{when}"
             decoder.pe.after_step()
             assert before == _global_generators(), (
-                f"a hook draws from the generator of torch, numpy or random, or seeds it{when}"
+                f"it draws from the generator of torch, numpy or random, or seeds it{when}"
             )
             other = examples.decoder_for(name, seed=1).train(decoder.training)
             other.load_state_dict(decoder.state_dict())

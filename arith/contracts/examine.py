@@ -45,6 +45,7 @@ CHECKS: tuple[Check[Name], ...] = (
 )
 GATES = {
     model.check_builds,
+    model.check_deterministic,
     encoding.check_builds,
     interface.check_hooks,
     encoding.check_shape,

@@ -7,8 +7,7 @@ every parameter.
 import torch
 from torch import Tensor
 
-from tape_arith.arith.contracts import encoding, examples
-from tape_arith.arith.contracts.gradients import check_no_dead_parameter
+from tape_arith.arith.contracts import encoding, examples, gradients
 from tape_arith.arith.contracts.promises import Check
 from tape_arith.arith.registry.names import Name
 from tape_arith.models.decoder import Decoder
@@ -24,6 +23,24 @@ def check_builds(name: Name | str) -> None:
     examples.forward(examples.decoder_for(name), examples.example_batch())
 
 
+def check_deterministic(name: Name | str) -> None:
+    """The same weights give the same bits, in training too, whatever was called before.
+
+    Usually: dropout, or other random numbers in `forward`; something kept on `self` from one call
+    to the next; numbers drawn in __init__ that are no buffer, so that no checkpoint has them.
+    """
+    encoding.check_deterministic(name)
+
+
+def check_rows(name: Name | str) -> None:
+    """A row's logits do not depend on its neighbours or on padding, in training neither.
+
+    Usually: a mean, a maximum or a norm over the batch or over all T tokens, padding included, as
+    of `lengths.max()`, or batch normalization.
+    """
+    encoding.check_rows(name)
+
+
 def check_prefix(name: Name | str) -> None:
     """Logits of a whole row are those of a forward on each prefix: what scoring relies on.
 
@@ -31,6 +48,14 @@ def check_prefix(name: Name | str) -> None:
     `lengths`, which may only tell where padding begins.
     """
     encoding.check_prefix(name)
+
+
+def check_no_dead_parameter(name: Name | str) -> None:
+    """Every parameter moves the logits.
+
+    Usually: a module of __init__ whose result is thrown away; a detach() or item() on the way.
+    """
+    gradients.check_no_dead_parameter(name)
 
 
 def broken_by(model: Decoder, tokens: Tensor, lengths: Tensor) -> str | None:
@@ -57,9 +82,9 @@ def broken_by(model: Decoder, tokens: Tensor, lengths: Tensor) -> str | None:
 CHECKS: tuple[Check[Name], ...] = (
     check_builds,
     encoding.check_shape,
-    encoding.check_deterministic,
+    check_deterministic,
     encoding.check_causal,
-    encoding.check_rows,
+    check_rows,
     check_prefix,
     check_no_dead_parameter,
 )
