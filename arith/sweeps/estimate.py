@@ -61,9 +61,18 @@ class Plan:
     def preview(self) -> str:
         """Return how the jobs that could start now would be sent, if the engine can say it."""
         done = done_jobs(self.jobs)
-        ready = sum(j.id not in done and done.issuperset(j.depends) for j in self.jobs)
+        left = [job for job in self.jobs if job.id not in done]
+        ready = [job.kind for job in left if done.issuperset(job.depends)]
         preview = getattr(self.remote, "preview", None)
-        return preview(ready) if preview and ready else ""
+        if not (preview and ready):
+            return ""
+        kinds = ", ".join(dict.fromkeys(ready))
+        later = ", and further arrays follow as these end" * (len(left) > len(ready))
+        runs, now = len(self.requests), len(ready)
+        return (
+            f"{preview(now)}\n# {runs} runs are {len(self.jobs)} jobs, trainings and scorings: "
+            f"this array has the {now} that can start now ({kinds}){later}."
+        )
 
 
 def forecast(

@@ -115,6 +115,10 @@ def test_a_dry_run_shows_what_would_be_sent_without_slurm(here: Path) -> None:
     script = shown[shown.index("#!/bin/bash") : shown.rindex("SCRIPT")]
     assert "source env.sh\n" in script and "slurm/tape-arith-ARRAY.txt" in script
     assert "# ARRAY stands for a name" in shown
+    assert shown.splitlines()[-1] == (
+        "# 2 runs are 4 jobs, trainings and scorings: this array has the 2 that can start now "
+        "(train), and further arrays follow as these end."
+    )
     assert json.loads(done(*sweep, *engine, "--json").out)["batch"].startswith("sbatch ")
     assert not (here / "runs").exists() and "sbatch" not in done(*sweep).out
 
