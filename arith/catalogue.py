@@ -1,9 +1,10 @@
 """Collect the content of `list`: encodings, presets, tasks, runs. Imports torch only for costs."""
 
+from collections.abc import Iterable, Sequence
 from dataclasses import asdict
 from functools import partial
+from itertools import groupby
 from pathlib import Path
-from textwrap import wrap
 from typing import Any
 
 from tape_arith.arith.compare.captions import seen_words
@@ -133,16 +134,14 @@ def _part_text(facts: dict[str, Any]) -> str:
         lines += [f"example: {facts['example']} is the tokens {facts['tokens']}"]
         lines += [f"vocabulary: {facts['vocabulary']} tokens"]
     lines += ["", f"OPTIONS ({facts['name']}:option=value)"] if facts["options"] else []
+    rows = list[tuple[str, str]]()
     for name, option in facts["options"].items():
         kind = ", ".join(option["choices"]) or option["type"].removesuffix(" | None")
         # If the preset sets a default, the meaning says more than "from the preset".
         stated = option["default"] is not None or not option["meaning"]
         default = f"default: {_default(option, 'from the preset')}" if stated else ""
-        text = "; ".join(filter(None, [kind, default, option["meaning"]]))
-        lines += wrap(
-            f"  {name:<12} {text}", 100, subsequent_indent=" " * 15, break_on_hyphens=False
-        )
-    return escape_control("\n".join(lines))
+        rows.append((name, "; ".join(filter(None, [kind, default, option["meaning"]]))))
+    return escape_control("\n".join([*lines, *_columns(rows)]))
 
 
 def _joined(name: str) -> Declaration:
@@ -185,19 +184,24 @@ def to_text(content: dict[str, Any]) -> str:
         return kind != "none", not kind, kind == "task-structured", kind
 
     lines = ["ENCODINGS (tape-arith train --pe NAME[:option=value], list NAME: one in full)"]
-    for kind in sorted({entry["kind"] for entry in content["encodings"]}, key=order):
-        lines.append(f" {kind or 'of no stated kind'}")
-        lines += [_line(entry) for entry in content["encodings"] if entry["kind"] == kind]
-    lines += ["", "JOINED (what is added to the embeddings + what attention does)"]
-    lines += map(_line, content["combinations"])
-    lines += ["", "IN TRAINING (MODIFIER-NAME, as in aug-rope)", *map(_line, content["modifiers"])]
-    lines += ["", "AT TEST TIME (NAME+...)", *map(_line, content["extrapolations"])]
-    lines += ["", "OTHER MODELS (--model NAME or FILE.py:CLASS, wherever an encoding is named)"]
-    lines += map(_line, content["models"])
-    lines += ["", "PRESETS (--preset)"]
-    lines += [f"  {preset['name']:<19} {preset['summary']}" for preset in content["presets"]]
-    lines += ["", "TASKS (--task NAME[:option=value...], list NAME: one in full)"]
-    lines += map(_line, content["task_entries"])
+    encodings = sorted(content["encodings"], key=lambda entry: order(entry["kind"]))
+    shown = zip(encodings, _columns(map(_row, encodings)), strict=True)
+    for kind, group in groupby(shown, key=lambda each: each[0]["kind"]):
+        lines += [f" {kind or 'of no stated kind'}", *(line for _, line in group)]
+    joined, modifiers, extrapolations, models, tasks = (
+        map(_row, content[key])
+        for key in ("combinations", "modifiers", "extrapolations", "models", "task_entries")
+    )
+    presets = [(preset["name"], preset["summary"]) for preset in content["presets"]]
+    for title, rows in (
+        ("JOINED (what is added to the embeddings + what attention does)", joined),
+        ("IN TRAINING (MODIFIER-NAME, as in aug-rope)", modifiers),
+        ("AT TEST TIME (NAME+...)", extrapolations),
+        ("OTHER MODELS (--model NAME or FILE.py:CLASS, wherever an encoding is named)", models),
+        ("PRESETS (--preset)", presets),
+        ("TASKS (--task NAME[:option=value...], list NAME: one in full)", tasks),
+    ):
+        lines += ["", title, *_columns(rows)]
     lines += ["", "RUNS"]
     for run in content["runs"]:
         grids = f"; {', '.join(run['grids']) or 'not scored'}" if "grids" in run else ""
@@ -208,22 +212,22 @@ def to_text(content: dict[str, Any]) -> str:
 def describe(name: str) -> tuple[dict[str, Any], str]:
     """Return the facts about `name`, for JSON and as text. Raises UsageError if it is unknown."""
     if name == "sweeps":
-        facts, lines = [], []
+        facts, rows = [], []
         for sweep in map(load_sweep, sweep_names()):
             presets_of, runs = ",".join(sweep.presets), len(sweep.requests(Path("runs")))
             own = {"name": sweep.name, "preset": presets_of, "runs": runs}
             facts.append(own | {"summary": sweep.summary})
             several = len(sweep.presets)
             shown = presets_of if several == 1 else f"{several} presets"
-            lines.append(f"{sweep.name:<16}{shown:<12}{runs:>4} runs  {sweep.summary}")
-        return {"sweeps": facts}, "\n".join([*lines, f"Files: {BUNDLED}"])
+            rows.append((sweep.name, shown, f"{runs:>4} runs", sweep.summary))
+        return {"sweeps": facts}, "\n".join([*_columns(rows), f"Files: {BUNDLED}"])
     if is_preset(name):
         name = known_preset(name) or name
         summary, config = describe_preset(name), load_preset(name)
         settings, share = config.as_dict(), _seen_share(config)
         meanings = setting_meanings()
-        lines = [summary]
-        lines += [f"  {key:<18}{value!s:<13} {meanings[key]}" for key, value in settings.items()]
+        table = [(key, str(value), meanings[key]) for key, value in settings.items()]
+        lines = [summary, *_columns(table)]
         lines += [] if share is None else [f"With seed 0, {seen_words(share)}."]
         about = {"preset": name, "summary": summary, "config": settings, "seen_share": share}
         about["meanings"] = meanings
@@ -268,12 +272,20 @@ def _package(name: str | None) -> str:
     return f" (package {name})" if name else ""
 
 
-def _line(entry: dict[str, Any]) -> str:
+def _columns(rows: Iterable[Sequence[str]]) -> list[str]:
+    """Write each row in a line, in columns that are as wide as their longest entry."""
+    rows = [*rows]
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)][:-1]
+    return ["  " + "  ".join([*map(str.ljust, row, widths), row[-1]]) for row in rows]
+
+
+def _row(entry: dict[str, Any]) -> tuple[str, str]:
+    """Return the name and the description of an encoding, a modifier, a model or a task."""
     options = ", ".join(f"{k}={_default(o, 'auto')}" for k, o in entry["options"].items())
     paper = f"{entry['paper']}." if entry["paper"] else ""
     prior = "Told the tested length." if entry["told_by"] else ""
     summary = entry["problem"] or " ".join(filter(None, [entry["summary"], paper, prior]))
-    text = f"  {entry['name']:<15} {summary}{_package(entry['package'])}"
+    text = f"{summary}{_package(entry['package'])}"
     if "parameters" in entry:
         text += f" {entry['parameters']:,} parameters, {entry['flops_a_token']:,.0f} FLOPs a token."
-    return f"{text} Options: {options}." if options else text
+    return entry["name"], f"{text} Options: {options}." if options else text

@@ -12,6 +12,7 @@ from tape_arith.arith.catalogue import describe
 from tape_arith.arith.registry.locate import known_names
 from tape_arith.arith.runs.preset import PRESETS_FOLDER
 from tape_arith.arith.sweeps.sweep import BUNDLED
+from tape_arith.arith.terminal import hanging
 
 FOLDER = Path(__file__).parent / "reference"
 _GENERATED = "<!-- Written by `make docs` from what each file declares: do not edit. -->"
@@ -41,7 +42,9 @@ _OTHER_PAGES = {
 def pages() -> dict[str, str]:
     """Return the text of each file of the reference by its name."""
     texts = {
-        f"{stem}.md": _page(title, ((name, describe(name)[1]) for name in known_names(kind)))
+        f"{stem}.md": _page(
+            title, ((name, hanging(describe(name)[1], 100)) for name in known_names(kind))
+        )
         for stem, (kind, title) in _KINDS.items()
     }
     texts["presets.md"] = _page("Presets: `--preset NAME`", _files(PRESETS_FOLDER))

@@ -13,6 +13,8 @@ import time
 import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from shutil import get_terminal_size
+from textwrap import wrap
 from typing import Any
 
 _SECONDS_BETWEEN_LINES = 30.0
@@ -37,6 +39,31 @@ def escape_control(text: str) -> str:
 def say(text: str) -> None:
     """Print a line to stderr; stdout is for data."""
     print(escape_control(text), file=sys.stderr, flush=True)
+
+
+def hanging(text: str, width: int) -> str:
+    """Break lines longer than `width`; each goes on below its last column.
+
+    Two spaces or more begin a column.
+
+    >>> print(hanging("  rope  2017  Queries and keys, rotated", 30))
+      rope  2017  Queries and
+                  keys, rotated
+    """
+    lines = list[str]()
+    for line in text.split("\n"):
+        columns = re.match(r".*\S {2,}(?=\S)", line)
+        start = columns.end() if columns else 0
+        if not 0 < start <= 0.6 * width:
+            start = 2 * (len(line) - len(line.lstrip(" ")))
+        keep: Any = {"break_long_words": False, "break_on_hyphens": False}
+        lines += wrap(line, width, subsequent_indent=" " * start, **keep) or [""]
+    return "\n".join(lines)
+
+
+def show(text: str) -> None:
+    """Print data to stdout; in a terminal, long lines are broken."""
+    print(hanging(text, get_terminal_size().columns) if sys.stdout.isatty() else text)
 
 
 Bar = Callable[..., None]

@@ -8,6 +8,7 @@ import typer
 
 from tape_arith.arith.commands import completion, option
 from tape_arith.arith.runs.preset import presets
+from tape_arith.arith.terminal import show
 
 EXAMPLE = "tape-arith list tape"
 
@@ -48,13 +49,15 @@ def command(
         from tape_arith.arith.export.citations import cited
 
         print(cited(cite), end="")
-    elif name is not None:
-        from tape_arith.arith.catalogue import describe
+        return
+    from tape_arith.arith.catalogue import catalogue, describe, to_text
 
+    if name is not None:
         content, text = describe(name)
-        print(json.dumps(content, indent=1) if as_json else text)
     else:
-        from tape_arith.arith.catalogue import catalogue, to_text
-
         content = catalogue(runs, costs=costs)
-        print(json.dumps(content, indent=1) if as_json else to_text(content))
+        text = to_text(content)
+    if as_json:
+        print(json.dumps(content, indent=1))
+    else:
+        show(text)

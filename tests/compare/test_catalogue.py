@@ -2,8 +2,11 @@
 
 import json
 import re
+import sys
 from dataclasses import asdict
 from pathlib import Path
+
+import pytest
 
 from tape_arith.arith.decoders.cost import cost
 from tape_arith.arith.export.citations import entries as bibliography
@@ -12,6 +15,7 @@ from tape_arith.arith.registry.locate import known_names, locate
 from tape_arith.arith.registry.names import parse
 from tape_arith.arith.runs.preset import load_preset
 from tape_arith.arith.sweeps.sweep import sweep_names
+from tape_arith.arith.terminal import show
 from tests.helpers.tiny_runs import done
 
 
@@ -85,6 +89,36 @@ def test_one_thing_in_full() -> None:
     (main,) = [sweep for sweep in sweeps if sweep["name"] == "paper-40"]
     assert main.pop("summary").endswith(".")
     assert main == {"name": "paper-40", "preset": "paper-40", "runs": 21}
+
+
+@pytest.mark.parametrize(
+    ("asked", "columns", "row"),
+    [
+        ([], 2, "rand-sinusoidal"),
+        (["sweeps"], 4, "longer-from-rope"),
+        (["mini"], 3, "groups"),
+        (["tape"], 2, "clamp"),
+    ],
+)
+def test_columns_stay_apart_and_a_terminal_breaks_lines_below_their_last(
+    asked: list[str],
+    columns: int,
+    row: str,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    text = done("list", *asked).out.rstrip("\n")
+    monkeypatch.setattr(sys.stdout, "isatty", lambda: True)
+    monkeypatch.setenv("COLUMNS", "80")
+    show(text)
+    broken = capsys.readouterr().out
+    assert broken.split() == text.split()
+    assert max(map(len, broken.splitlines())) <= 80 < max(map(len, text.splitlines()))
+    (whole,) = (line for line in text.splitlines() if line.startswith(f"  {row} "))
+    cells = re.split(" {2,}", whole.strip())
+    assert len(cells) == columns
+    after = broken[broken.index(f"\n  {row} ") + 1 :].splitlines()[1]
+    assert len(after) - len(after.lstrip()) == whole.index(cells[-1])
 
 
 def test_costs_are_those_of_what_is_built() -> None:
