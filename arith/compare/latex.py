@@ -68,9 +68,9 @@ def floating(
 ) -> str:
     """Format a LaTeX table: plain if it fits a column of _PAGE points, else across the page.
 
-    A table of more rows than a page has is a longtable. The best of a section is in bold, which the
-    caption says. A table that is not `captioned` is for a float that has a caption of its own; what
-    ours says is a comment.
+    A table of more rows than a page has is a longtable, turned if it is too wide. The best of a
+    section is in bold, which the caption says. A table that is not `captioned` is for a float that
+    has a caption of its own; what ours says is a comment.
     """
     parts = {each.heading: short_texts(columns, each.rows) for each in sections}
     left = [column.head for column in columns if column.left]
@@ -89,6 +89,9 @@ def floating(
     body = booktabs(parts, left, bold, below if rows > _LONG else None)
     if rows > _LONG:
         needs += "} and \\usepackage{longtable"
+        if not sizes:  # no box shrinks what spans pages
+            needs += ",pdflscape"
+            body = f"\\begin{{landscape}}\n{body}\\end{{landscape}}\n"
     elif not sizes:
         needs += "} and \\usepackage{graphicx"
         # \width is the table's own: it shrinks to the page if it is wider.

@@ -3,7 +3,10 @@
 import csv
 import io
 import re
+import shutil
+import subprocess
 from collections.abc import Sequence
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -21,7 +24,9 @@ from tape_arith.arith.compare.tables import csv_text, frame_to_csv, to_markdown
 from tape_arith.arith.compare.terminal import print_markdown
 from tape_arith.arith.grids.panel import Panel, panels_of
 from tape_arith.arith.grids.statistics import Interval
+from tests.helpers.committed_runs import RESULTS
 from tests.helpers.made_grids import BITS, LISTS, drawn, filled
+from tests.helpers.tiny_runs import done
 
 
 def panel(encoding: str, outside: int, inside: int = 100, seeds: int = 2) -> Panel:
@@ -108,9 +113,15 @@ def test_latex() -> None:
 
 @pytest.mark.parametrize(
     ("width", "rows", "environment"),
-    [(10, 3, "table"), (60, 3, "table"), (150, 3, "table*"), (10, 51, "longtable")],
+    [
+        (10, 3, ["table"]),
+        (60, 3, ["table"]),
+        (150, 3, ["table*"]),
+        (10, 51, ["longtable"]),
+        (150, 51, ["landscape", "longtable"]),
+    ],
 )
-def test_latex_is_plain_if_it_fits(width: int, rows: int, environment: str) -> None:
+def test_latex_is_plain_if_it_fits(width: int, rows: int, environment: list[str]) -> None:
     columns = [
         Column[int]("encoding", "encoding", lambda n: "x" * width, left=True),
         Column[int]("value", "value", str, best=lambda n: n),
@@ -118,11 +129,12 @@ def test_latex_is_plain_if_it_fits(width: int, rows: int, environment: str) -> N
     titles = ("One", "Other", "Alone")
     parts = [Section(t, "", range(k)) for t, k in zip(titles, (rows, 2, 1), strict=True)]
     table = floating(parts, columns, "Of 50 %.", "mini-x")
-    assert re.findall(r"\\begin\{((?:long)?table\*?)\}", table) == [environment]
+    assert re.findall(r"\\begin\{(landscape|(?:long)?table\*?)\}", table) == environment
+    assert ("pdflscape" in table) == ("landscape" in environment)
     caption = "\\caption{Of 50 \\%. In bold the best of its section.}\n\\label{tab:mini-x}"
     assert table.count(caption) == 1
     assert re.findall(r"\\textbf\{(\d+)\}", table) == [str(rows - 1), "1"]
-    assert ("graphicx" in table) == ("resizebox" in table) == (environment == "table*")
+    assert ("graphicx" in table) == ("resizebox" in table) == (environment == ["table*"])
     bare = floating(parts, columns, "Of 50 %.", "mini-x", captioned=False)
     assert "% Of 50 %. In bold the best of its section.\n" in bare
     assert not re.search(r"\\caption|\\label|\{table", bare)
@@ -200,3 +212,25 @@ def test_markdown_shows_the_signs_of_a_label() -> None:
     shown = io.StringIO()
     print_markdown(text, Console(width=200, file=shown))
     assert shown.getvalue().count(label) == 2
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(shutil.which("pdflatex") is None, reason="there is no pdflatex")
+def test_tables_compile_and_fit_a_page(here: Path) -> None:
+    mini = ("leaderboard", "--preset", "mini", "--runs")
+    tables: dict[str, tuple[object, ...]] = {
+        "few": (*mini, RESULTS, "--pe", "rope,tape,fire"),
+        "long": (*mini, RESULTS),
+        "wide": (*mini, RESULTS / "float32"),
+        "tasks": ("tasks", "all", "--runs", RESULTS),
+    }
+    lines = {"\\usepackage[T1]{fontenc}", "\\usepackage[textwidth=5.5in]{geometry}"}
+    for name, words in tables.items():
+        done(*words, "--out", f"{name}.tex")
+        lines |= set(re.findall(r"\\usepackage\{.*?\}", Path(f"{name}.tex").read_text()))
+    inputs = [f"\\input{{{name}}}" for name in tables]
+    body = [*sorted(lines), "\\begin{document}", *inputs, "\\end{document}"]
+    Path("all.tex").write_text("\n".join(["\\documentclass{article}", *body]))
+    latex = ["pdflatex", "-halt-on-error", "-interaction=nonstopmode", "all.tex"]
+    log = subprocess.run(latex, capture_output=True, text=True, check=True).stdout
+    assert "Overfull" not in log and Path("all.pdf").exists()
