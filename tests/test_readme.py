@@ -97,6 +97,8 @@ def test_the_blocks_survive_being_typed_in_order(
                     print(line)  # what a failure shows last is the line that failed
                     done(*words)
                     typed += 1
+                    if "ours.tgz" in words:
+                        shutil.copy("ours.tgz", "theirs.tgz")  # as if another lab had sent one
     assert typed == len(re.findall("^tape-arith ", readme, flags=re.MULTILINE)) > 10
 
 
