@@ -4,6 +4,7 @@ What a file says twice must agree, counts must be possible, and the problems are
 their hash. Whether the counts are true only scoring again can tell.
 """
 
+import os
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cache
@@ -95,7 +96,7 @@ def _unknown(record: RunRecord) -> Iterator[str]:
         yield f"the problems of {record.config.task} are not made again: its code is not ours"
     for part, sha256 in record.sources.items():
         file = Path(part.removeprefix(TASK).partition(":")[0])
-        if not file.is_file():
+        if not (file.is_file() and os.access(file, os.R_OK)):
             yield f"trained with {part}, which is not here (SHA-256 {sha256[:12]})"
         elif sha256_of(file) != sha256:
             yield f"trained with another {part} than the one here (SHA-256 {sha256[:12]})"
