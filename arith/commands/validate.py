@@ -22,7 +22,8 @@ _Results = Annotated[
 def command(results: _Results = Path("runs"), as_json: option.AsJson = False) -> None:
     """Check what results say against each other and against their problems, a line a run.
 
-    Exit code 1 if a run is invalid. Whether its counts are true only scoring again can tell.
+    Exit code 1 if a run is invalid. Whether its counts are true only scoring again can tell, and
+    whether its losses are only training again.
     """
     from tape_arith.arith.sharing.validate import validate
 

@@ -1,7 +1,8 @@
 """Check that results are what they say, without their weights. Never imports torch or runs code.
 
 What a file says twice must agree, counts must be possible, and the problems are generated again for
-their hash. Whether the counts are true only scoring again can tell.
+their hash: those that were scored, and those of a dataset that was trained on. Whether the counts
+are true only scoring again can tell.
 """
 
 import os
@@ -9,8 +10,10 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 from tape_arith.arith.data.bucket import Bucket
+from tape_arith.arith.data.write_dataset import generate
 from tape_arith.arith.errors import Corrupt, Failure, UsageError
 from tape_arith.arith.files import sha256 as sha256_of
 from tape_arith.arith.grids.axes import scored_axes
@@ -67,6 +70,7 @@ def _verdict(run: Run, name: str) -> Verdict:
             notes.append("metrics.jsonl is missing or empty")
         elif last < steps:
             notes.append(f"metrics.jsonl ends at step {last:,} of {steps:,}")
+    faults += _other_data(record)
     for file in run.every_grid_file():
         try:
             grid = Grid.load(file)
@@ -102,6 +106,20 @@ def _unknown(record: RunRecord) -> Iterator[str]:
             yield f"trained with another {part} than the one here (SHA-256 {sha256[:12]})"
 
 
+def _other_data(record: RunRecord) -> Iterator[str]:
+    """Say that a run began on a dataset that its settings do not give."""
+    if record.data is None or not _generates(record.config.task):
+        return
+    bucket = record.config.bucket(record.seed)
+    if record.task_version == bucket.version:  # another one is told of each grid
+        made = _dataset_sha256(bucket, record.config.num_problems)
+        if made != record.data:
+            yield (
+                f"its dataset (SHA-256 {record.data[:12]}) is not that of its settings "
+                f"({made[:12]})"
+            )
+
+
 def _contradictions(grid: Grid, record: RunRecord, *, earlier: bool) -> Iterator[str]:
     """Say where a grid contradicts its run, or what its run's settings give."""
     named = {"encoding": record.encoding, "seed": record.seed, "preset": record.preset}
@@ -132,3 +150,9 @@ def _generates(task: str) -> bool:
 @cache
 def _evaluation(bucket: Bucket, problems_per_cell: int) -> Evaluation:
     return Evaluation.of(bucket, problems_per_cell)
+
+
+@cache
+def _dataset_sha256(bucket: Bucket, count: int) -> str:
+    with TemporaryDirectory() as folder:
+        return generate(Path(folder), bucket, count).sha256

@@ -118,6 +118,10 @@ TAMPERED: dict[str, tuple[Callable[[Path], object], str]] = {
         lambda run: edit_text(run / "metrics.jsonl", '"loss": ', '"loss": "x', 1),
         "metrics.jsonl is corrupt",
     ),
+    "another dataset": (
+        lambda run: edit(run / "run.json", data="0" * 64),
+        "its dataset (SHA-256 000000000000) is not that of its settings",
+    ),
     "no record": (
         lambda run: (run / "run.json").unlink(),
         "cannot read run.json",
@@ -155,6 +159,14 @@ def test_measurements_that_are_missing_are_noted(comparison: Path) -> None:
     (ROPE / "metrics.jsonl").unlink()
     assert "note: metrics.jsonl is missing or empty" in call("validate").out
     assert not any(line.startswith("INVALID") for line in lines)
+
+
+def test_a_dataset_is_that_of_its_settings(here: Path) -> None:
+    done("run", "--pe", "rope,tape", *settings())
+    data = [json.loads(file.read_text())["data"] for file in Path("runs").rglob("run.json")]
+    assert len(data) == 2 and all(data)
+    shutil.rmtree("data")
+    assert list(verdicts("runs").values()) == [(), ()]
 
 
 def test_a_file_of_theirs_is_compared_with_that_here(comparison: Path) -> None:
