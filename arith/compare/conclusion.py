@@ -4,7 +4,7 @@ from collections.abc import Iterator, Sequence
 
 from tape_arith.arith.compare.board import Board, Row, Section
 from tape_arith.arith.compare.captions import NBSP, percent_of
-from tape_arith.arith.compare.effects import LEVEL, RANKED_BY, points
+from tape_arith.arith.compare.effects import RANKED_BY, points
 
 _MOST_NAMED = 4
 """The most encodings that a sentence lists by name."""
@@ -35,10 +35,9 @@ def _sentences(board: Board, section: Section[Row]) -> Iterator[str]:
         yield f"Of those with more seeds it is {_name(board, first)}, with {of_several}{NBSP}%."
     for sign, words in ((1, "above"), (-1, "below")):
         differs = [
-            f"{board.label(name)} ({points(effect.welch.difference, effect.welch.half_width)})"
+            f"{board.label(name)} ({points(effect.welch)})"
             for name, effect in first.effects.items()
-            if effect.welch and effect.p_holm is not None and effect.p_holm <= LEVEL
-            if sign * effect.welch.difference > 0
+            if effect.welch and effect.is_significant and sign * effect.welch.difference > 0
         ]
         if differs:
             yield f"It is significantly {words} {_listed(differs)}."

@@ -39,10 +39,12 @@ class Effect:
         """Return "+12.3 ± 4.5" in points, with an arrow if it is significant; "-" if unknown."""
         if self.welch is None:
             return UNKNOWN
-        text = points(self.welch.difference, self.welch.half_width)
-        if self.p_holm is None or self.p_holm > LEVEL:
-            return text
-        return f"{UP if self.welch.difference > 0 else DOWN} {text}"
+        arrow = f"{UP if self.welch.difference > 0 else DOWN} " * self.is_significant
+        return f"{arrow}{points(self.welch)}"
+
+    @property
+    def is_significant(self) -> bool:
+        return self.p_holm is not None and self.p_holm <= LEVEL
 
     def content(self) -> dict[str, Any]:
         """Return the content of files."""
@@ -51,9 +53,9 @@ class Effect:
         return known | {"paired": pairs, "p_holm": self.p_holm, "why_not": self.why_not}
 
 
-def points(difference: float, half_width: float) -> str:
-    """Return a difference of shares with its interval in percentage points: "+12.3 ± 4.5"."""
-    return f"{signed(100 * difference, 1)} ± {100 * half_width:.1f}"
+def points(test: Welch | Paired) -> str:
+    """Return a difference with its interval in percentage points: "+12.3 ± 4.5"."""
+    return f"{signed(100 * test.difference, 1)} ± {100 * test.half_width:.1f}"
 
 
 def effect(panel: Panel, other: Panel) -> Effect:
@@ -150,19 +152,17 @@ def contrasts(panels: Sequence[Panel], pairs: Iterable[tuple[str, str]]) -> list
     ]
 
 
-def contrasts_note(contrasts: Sequence[Contrast], labels: Mapping[str, str] | None = None) -> str:
+def contrasts_note(contrasts: Sequence[Contrast], labels: Mapping[str, str]) -> str:
     """Describe the contrasts in a paragraph; "" if there are none."""
 
     def words(each: Contrast) -> str:
-        effect, (one, other) = each.effect, ((labels or {}).get(n, n) for n in each[:2])
+        effect, (one, other) = each.effect, (labels.get(n, n) for n in each[:2])
         if effect.welch is None:
             return f"{one} and {other}: no test, {effect.why_not}"
-        pairs = effect.paired
-        by_seed = f"by seed {points(pairs.difference, pairs.half_width)}; " if pairs else ""
-        text = points(effect.welch.difference, effect.welch.half_width)
+        by_seed = f"by seed {points(effect.paired)}; " if effect.paired else ""
         return (
-            f"{one} \N{MINUS SIGN} {other}: {text} ({by_seed}p = {effect.welch.p:.2g}, after Holm "
-            f"{effect.p_holm:.2g})"
+            f"{one} \N{MINUS SIGN} {other}: {points(effect.welch)} ({by_seed}p = "
+            f"{effect.welch.p:.2g}, after Holm {effect.p_holm:.2g})"
         )
 
     if not contrasts:

@@ -12,7 +12,7 @@ from tape_arith.arith.compare.leaderboard import by_rank
 from tape_arith.arith.compare.tables import column_table, csv_text
 from tape_arith.arith.grids.axes import REGIONS, Region
 from tape_arith.arith.grids.panel import Panel
-from tape_arith.arith.grids.statistics import holm, welch
+from tape_arith.arith.grids.statistics import Welch, holm, welch
 from tape_arith.arith.registry.names import name_and_options
 
 DRAWN: tuple[Region, Region] = ("in_distribution", "out_of_distribution")
@@ -85,17 +85,16 @@ class Member(NamedTuple):
     """An encoding compared out of distribution with the first member of its family.
 
     `label` is the options that change the encoding; for the first member, its name. `difference` is
-    its mean minus the first member's (None if nothing is out of distribution). `half_width`, of its
-    95 % interval, and `p` are from Welch's test over seeds, p Holm-adjusted for the tests of the
-    family; None for the first member, for one seed, and for an encoding that has not converged,
-    which is not ranked either. If the unchanged encoding is not scored, nothing is compared, and
-    labels are names.
+    its mean minus the first member's (None if nothing is out of distribution). `test` is of seeds,
+    and `p` its p after Holm over the tests of the family; None for the first member, for one seed,
+    and for an encoding that has not converged, which is not ranked either. If the unchanged
+    encoding is not scored, nothing is compared, and labels are names.
     """
 
     panel: Panel
     label: str
     difference: float | None = None
-    half_width: float | None = None
+    test: Welch | None = None
     p: float | None = None
 
     @property
@@ -111,11 +110,9 @@ class Member(NamedTuple):
     @property
     def points(self) -> str:
         """Return the difference as "+3.1 ± 1.2", "+3.1" without a test; "-" if it is unknown."""
-        if self.difference is None:
-            return UNKNOWN
-        if self.half_width is None:
-            return signed(100 * self.difference, 1)
-        return points(self.difference, self.half_width)
+        if self.test is not None:
+            return points(self.test)
+        return UNKNOWN if self.difference is None else signed(100 * self.difference, 1)
 
 
 Families = Sequence[Sequence[Member]]
@@ -150,8 +147,7 @@ def _members(name: str, group: Sequence[Panel]) -> list[Member]:
         mean, base = panel.mean(_TESTED), first.mean(_TESTED)
         difference = None if mean is None or base is None else mean - base
         label = panel.name.removeprefix(f"{name}:").replace(":", ", ")
-        tested = () if test is None else (test.half_width, next(adjusted))
-        members.append(Member(panel, label, difference, *tested))
+        members.append(Member(panel, label, difference, test, test and next(adjusted)))
     return members
 
 
@@ -173,7 +169,7 @@ def ablation_table(families: Families) -> Table[Member]:
             lambda member: member.points,
             numbers=lambda member: {
                 "difference": member.difference,
-                "difference_half_width": member.half_width,
+                "difference_half_width": member.test and member.test.half_width,
             },
         ),
         Column(

@@ -91,8 +91,7 @@ def compose(
         ax.axhline(y, color="#efefef", linewidth=0.5, zorder=0)
         test, pairs = effects[row.panel.name].welch, effects[row.panel.name].paired
         assert test is not None, "rows without a test are left out"
-        text = points(test.difference, test.half_width)
-        write_right(ax, _COLUMNS["difference"], y, text, "black")
+        write_right(ax, _COLUMNS["difference"], y, points(test), "black")
         write_right(ax, _COLUMNS["seeds"], y, str(len(row.panel.seeds)), "black")
         middle, arm = 100 * test.difference, 100 * test.half_width
         ax.plot([middle - arm, middle + arm], [y, y], **INTERVAL, color=COLOUR, zorder=2)
