@@ -11,14 +11,14 @@ from tape_arith.arith.api.arguments import AtLeastOne, Columns, Percent, Seed, W
 from tape_arith.arith.api.processes import configure
 from tape_arith.arith.compare.across_tasks import across_tasks
 from tape_arith.arith.compare.leaderboard import build_board, sort_panels
-from tape_arith.arith.compare.selection import ALL, Selection
+from tape_arith.arith.compare.selection import ALL, Selection, canonical_task
 from tape_arith.arith.data.bucket import EVALUATION, known_split
 from tape_arith.arith.errors import UsageError
 from tape_arith.arith.grids.axes import Numbers
 from tape_arith.arith.grids.evaluation_set import EvaluationSet
 from tape_arith.arith.grids.grid import Grid
 from tape_arith.arith.grids.panel import panels_of
-from tape_arith.arith.runs.preset import known_preset
+from tape_arith.arith.runs.preset import known_preset, with_task
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -237,11 +237,13 @@ def select(
     max_digits: AtLeastOne | None = None,
     task: str | None = None,
 ) -> Selection:
-    """Return the selected runs. Raises UsageError for an unknown preset or split."""
+    """Return the selected runs. Raises UsageError for an unknown preset or split, or two tasks."""
     evaluation_set = EvaluationSet(known_split(split), max_digits)
     root, *others = map(Path, [runs] if isinstance(runs, str | Path) else runs)
-    names, preset = _joined(pe), known_preset(preset)
-    return Selection(root, names, preset, task, evaluation_set, tuple(others))
+    preset = known_preset(preset)
+    if preset is not None and task is not None:
+        preset, task = with_task(preset, canonical_task(task)), None
+    return Selection(root, _joined(pe), preset, task, evaluation_set, tuple(others))
 
 
 def _joined(pe: str | Sequence[object]) -> str:

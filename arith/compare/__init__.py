@@ -1,6 +1,6 @@
 """Which runs are compared, and the numbers, words and tables of a comparison.
 
-selection.py                      the runs of a comparison, and those that it leaves out
+selection.py groups.py            the runs that a user asks for; which of them may be compared
 columns.py costs.py effects.py    what a column of a table shows; columns of costs, of differences
 leaderboard.py board.py           a leaderboard: order, sections and tests; its rows and notes
 across_tasks.py task_table.py     the same encodings in several tasks, and their mean ranks

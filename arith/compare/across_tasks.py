@@ -14,18 +14,16 @@ from tape_arith.arith.compare.captions import (
     seen_in_training,
     source,
 )
-from tape_arith.arith.compare.labels import panel_labels
-from tape_arith.arith.compare.leaderboard import ACROSS_TASKS, SECTIONS, by_rank, level, prior
-from tape_arith.arith.compare.lengths import trained_and_tested
-from tape_arith.arith.compare.selection import (
-    ALL,
+from tape_arith.arith.compare.groups import (
     Excluded,
-    Selection,
-    canonical_task,
     choose_group,
     scored_in_part,
     warn_excluded,
 )
+from tape_arith.arith.compare.labels import panel_labels
+from tape_arith.arith.compare.leaderboard import ACROSS_TASKS, SECTIONS, by_rank, level, prior
+from tape_arith.arith.compare.lengths import trained_and_tested
+from tape_arith.arith.compare.selection import ALL, Selection, canonical_task
 from tape_arith.arith.compare.task_table import Line, TaskRuns, TaskTable
 from tape_arith.arith.errors import UsageError, unknown
 from tape_arith.arith.grids.comparable import differences
@@ -50,15 +48,14 @@ def across_tasks(
     unknown task, for two presets of one task, and if nothing is scored.
     """
     grids, unfinished = selection.split_complete(selection.grids(of_all=True))
-    nothing = replace(selection, names=ALL).nothing_scored
     if not grids:
-        raise nothing()
+        raise replace(selection, names=ALL).nothing_scored()
     shown: dict[tuple[str, str], list[Panel]] = {}
     cells: dict[str, dict[str, Panel]] = {}
     chosen, left_out = _choose_presets(grids, tasks)
     for task, preset in chosen.items():
         members = [grid for grid in grids if grid.preset == preset]
-        alike, excluded = choose_group(members, [], differences, nothing)
+        alike, excluded = choose_group(members, differences)
         left_out += [Excluded(f"{task}, {runs}", reason) for runs, reason in excluded]
         panels = panels_of(alike)
         shown[task, preset] = panels

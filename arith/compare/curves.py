@@ -9,13 +9,8 @@ from typing import Any, NamedTuple
 
 import pandas as pd
 
-from tape_arith.arith.compare.selection import (
-    Selection,
-    choose_group,
-    join_names,
-    read_states,
-    warn_excluded,
-)
+from tape_arith.arith.compare.groups import choose_group, of_one_preset, warn_excluded
+from tape_arith.arith.compare.selection import Selection, join_names, read_states
 from tape_arith.arith.compare.tables import json_text
 from tape_arith.arith.errors import UsageError
 from tape_arith.arith.grids.axes import Axes, scored_axes
@@ -82,7 +77,7 @@ def study(selection: Selection) -> Curves:
     """Return the curves of the runs of a selection, scored or not, finished or not.
 
     Only runs that were trained alike are shown; others are named on stderr. Raises UsageError as
-    `choose_group` does, Failure for corrupt metrics.
+    `of_one_preset` and `choose_group` do, Failure for corrupt metrics.
     """
     for name in selection.named:
         if name.extrapolation is not None:
@@ -102,8 +97,10 @@ def study(selection: Selection) -> Curves:
         if selection.preset in (None, preset) and (not wanted or name in wanted)
     ]
     runs.sort(key=lambda run: run.precision is None)
-    trained = {run.name for run in runs}
-    shown, excluded = choose_group(runs, wanted, _differ, lambda: _no_runs(selection, trained))
+    candidates = of_one_preset(runs, wanted)
+    if not candidates:
+        raise _no_runs(selection, {run.name for run in runs})
+    shown, excluded = choose_group(candidates, _differ, wanted)
     warn_excluded(excluded)
     check_one_source([training.state for training in shown])
     order = wanted or list(dict.fromkeys(run.name for run in shown))

@@ -1,20 +1,27 @@
-"""The runs that a comparison shows, and those that it leaves out."""
+"""The runs that a comparison asks for."""
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Any, NamedTuple, Protocol, TypeVar
+from typing import Any, TypeVar
 
+from tape_arith.arith.compare.groups import (
+    Excluded,
+    choose_group,
+    of_one_preset,
+    run_words,
+    scored_in_part,
+    warn_excluded,
+)
 from tape_arith.arith.compare.labels import display_names
 from tape_arith.arith.errors import Failure, UsageError, unknown
 from tape_arith.arith.files import slug
 from tape_arith.arith.grids.comparable import differences
 from tape_arith.arith.grids.evaluation_set import DEFAULT_SET, EvaluationSet
-from tape_arith.arith.grids.facts import Budget
 from tape_arith.arith.grids.grid import Grid
-from tape_arith.arith.grids.panel import Panel, panels_of, seed_words
+from tape_arith.arith.grids.panel import Panel, panels_of
 from tape_arith.arith.registry.names import Name, parse, parse_or_split, parse_task
 from tape_arith.arith.runs.command_lines import (
     completing_command,
@@ -23,7 +30,7 @@ from tape_arith.arith.runs.command_lines import (
     train_command,
 )
 from tape_arith.arith.runs.find import find_grids, find_runs, preset_folder
-from tape_arith.arith.runs.preset import check_task, is_preset, load_preset, with_task
+from tape_arith.arith.runs.preset import check_task
 from tape_arith.arith.runs.run import RunState
 from tape_arith.arith.terminal import say
 
@@ -34,36 +41,6 @@ ALL = "all"
 """The value of `names` that selects every scored encoding of the preset."""
 _MOST_NAMED = 8
 """The most encodings that a figure's file name lists."""
-
-
-class _Candidate(Protocol):
-    """A grid, or a training."""
-
-    @property
-    def name(self) -> str: ...
-    @property
-    def preset(self) -> str: ...
-    @property
-    def seed(self) -> int: ...
-    @property
-    def budget(self) -> Budget: ...
-
-
-_C = TypeVar("_C", bound=_Candidate)
-
-
-class Excluded(NamedTuple):
-    """Runs that a comparison does not show, and why."""
-
-    runs: str
-    """ "rope seeds 0, 1; tape+yarn seed 0" """
-    reason: str
-
-
-def warn_excluded(excluded: Iterable[tuple[str, str]]) -> None:
-    """Print a line to stderr for each group of runs that a comparison leaves out."""
-    for runs, reason in excluded:
-        say(f"note: left out: {runs}: {reason}")
 
 
 @dataclass(frozen=True)
@@ -142,21 +119,19 @@ class Selection:
         """Return one panel per encoding, and the excluded runs, which are named on stderr.
 
         If `runs` (all runs below `root`) is given, comparable encodings that `names` lacks are
-        appended. Raises UsageError as `choose_group` does; if nothing is scored, its message has
-        the commands that make what is missing.
+        appended. Raises UsageError as `of_one_preset` and `choose_group` do; if nothing is scored,
+        its message has the commands that make what is missing.
         """
-        if self.preset is not None and self.task is not None:
-            preset = with_task(self.preset, canonical_task(self.task))
-            return replace(self, preset=preset, task=None).panels(runs)
         read_all = runs is not None or not self.named
         # Whoever reads all runs names those that cannot be read.
         every_grid = self.grids(of_all=read_all, name_corrupt=not read_all)
         if self.task is not None:
             every_grid = _of_task(self.task, every_grid)
         grids, partial = self.split_complete(every_grid)
-        shown, excluded = choose_group(
-            grids, self.wanted, differences, lambda: self.nothing_scored(grids)
-        )
+        candidates = of_one_preset(grids, self.wanted)
+        if not candidates:
+            raise self.nothing_scored(grids)
+        shown, excluded = choose_group(candidates, differences, self.wanted)
         if read_all:
             scored = set(map(key, every_grid))
             unscored = [
@@ -166,23 +141,20 @@ class Selection:
             ]
             if unscored:
                 reason = f"not scored{self.evaluation_set} yet"
-                excluded.append(Excluded(_listed(unscored), reason))
+                excluded.append(Excluded(run_words(unscored), reason))
         warn_excluded(excluded)
         if partial := [grid for grid in partial if grid.preset == shown[0].preset]:
             excluded.append(scored_in_part(partial))
         return panels_of(shown, self.wanted), excluded
 
-    def split_complete(self, grids: Iterable[Grid]) -> tuple[list[Grid], list[Grid]]:
+    def split_complete(self, grids: Sequence[Grid]) -> tuple[list[Grid], list[Grid]]:
         """Return the complete grids, and those scored in part, which are named on stderr."""
-        complete: list[Grid] = []
-        partial: list[Grid] = []
-        for grid in grids:
-            (complete if grid.complete else partial).append(grid)
+        partial = [grid for grid in grids if not grid.complete]
         for grid in partial:
             count = f"{grid.blocks_done} of {grid.evaluation.problems_per_cell} problems a cell"
             command = completing_command(self.root, grid, self.evaluation_set)
             say(f"note: left out: {grid.name} seed {grid.seed}: {count} are scored: {command}")
-        return complete, partial
+        return [grid for grid in grids if grid.complete], partial
 
     def nothing_scored(self, grids: Sequence[Grid] = ()) -> UsageError:
         """Return the error for missing grids, with the commands that make them.
@@ -217,12 +189,6 @@ class Selection:
         return preset_folder(self.root, panels[0].preset) / file
 
 
-def scored_in_part(grids: Iterable[Grid], task: str = "") -> Excluded:
-    """Return incomplete grids as excluded; `task` is named in front of them."""
-    seeds = _listed((grid.name, grid.seed) for grid in grids)
-    return Excluded(f"{task}, {seeds}" if task else seeds, "scored in part")
-
-
 def _of_task(task: str, grids: Sequence[Grid]) -> list[Grid]:
     """Return the grids of a task. Raises UsageError if all grids are of other tasks."""
     task = canonical_task(task)
@@ -237,77 +203,6 @@ def canonical_task(text: str) -> str:
     with suppress(UsageError):
         return str(parse_task(text))
     return text
-
-
-def choose_group(
-    candidates: Sequence[_C],
-    wanted: Sequence[str],
-    differ: Callable[[_C, _C], str],
-    nothing: Callable[[], UsageError],
-) -> tuple[list[_C], list[Excluded]]:
-    """Return the candidates to show, and those left out, with how they `differ` from the shown.
-
-    Only the preset that has every `wanted` encoding counts. Candidates that do not differ form a
-    group, and one group is shown: the one with the most wanted encodings; among equals the one with
-    the preset's own budget, then with random first weights, then the largest. Raises UsageError if
-    several presets have every wanted encoding or the shown group lacks one; raises what `nothing`
-    returns if no preset has them all.
-    """
-
-    def order(group: Sequence[_C]) -> tuple[int, bool, bool, int, int]:
-        is_preset, own_weights = budget_preference(group[0].preset, group[0].budget)
-        names = {one.name for one in group}
-        return len(names.intersection(wanted)), is_preset, own_weights, len(names), len(group)
-
-    names_of: dict[str, set[str]] = {}
-    for one in candidates:
-        names_of.setdefault(one.preset, set()).add(one.name)
-    complete = [preset for preset, names in names_of.items() if names.issuperset(wanted)]
-    if not complete:
-        raise nothing()
-    if len(complete) > 1:
-        raise UsageError(
-            f"there are runs of {', '.join(wanted) or 'all'} in {', '.join(sorted(complete))}: "
-            "choose one with --preset"
-        )
-    groups: list[list[_C]] = []
-    for one in candidates:
-        if one.preset == complete[0]:
-            # Several groups only if something about this one is not known.
-            alike = [group for group in groups if not differ(group[0], one)] or [[]]
-            if not alike[0]:
-                groups += alike
-            max(alike, key=len).append(one)
-    shown, *rest = sorted(groups, key=order, reverse=True)
-    excluded = [
-        Excluded(_listed((one.name, one.seed) for one in group), differ(group[0], shown[0]))
-        for group in rest
-    ]
-    if lacking := [name for name in wanted if name not in {one.name for one in shown}]:
-        reasons = "; ".join(f"{runs}: {reason}" for runs, reason in excluded)
-        raise UsageError(
-            f"{', '.join(lacking)} and {shown[0].name} cannot be in one figure ({reasons}): "
-            "compare them apart, or train and score them alike"
-        )
-    return shown, excluded
-
-
-def budget_preference(preset: str, budget: Budget) -> tuple[bool, bool]:
-    """Return whether a budget is its preset's, and whether its runs started from random weights."""
-    own_weights = budget.steps_before is None
-    if not is_preset(preset):
-        return False, own_weights
-    config = load_preset(preset)
-    steps = config.steps == budget.steps == budget.first_steps
-    return own_weights and steps and budget.config_sha256 == config.sha256, own_weights
-
-
-def _listed(runs: Iterable[tuple[str, int]]) -> str:
-    """Return "rope seeds 0, 1; tape seed 0" for pairs of encoding and seed."""
-    seeds: dict[str, list[int]] = {}
-    for name, seed in runs:
-        seeds.setdefault(name, []).append(seed)
-    return "; ".join(f"{name} {seed_words(sorted(numbers))}" for name, numbers in seeds.items())
 
 
 def join_names(names: Sequence[str]) -> str:

@@ -8,14 +8,9 @@ from statistics import fmean
 from typing import Any
 
 from tape_arith.arith.compare.board import Board
+from tape_arith.arith.compare.groups import Excluded, choose_group, warn_excluded
 from tape_arith.arith.compare.leaderboard import board_of
-from tape_arith.arith.compare.selection import (
-    Excluded,
-    Selection,
-    choose_group,
-    read_states,
-    warn_excluded,
-)
+from tape_arith.arith.compare.selection import Selection, read_states
 from tape_arith.arith.compare.sweep_tables import (
     SweptRow,
     Table,
@@ -223,7 +218,7 @@ def draw_comparison(requests: Sequence[Request]) -> list[Path]:
     if not grids:
         say("nothing is scored yet, so nothing is drawn: the same command scores what is left")
         return []
-    grids, excluded = _comparable(grids)
+    grids, excluded = choose_group(grids, differences)
     warn_excluded(excluded)
     panels = panels_of(grids, selection.wanted)
     figure = selection.figure_path(panels)
@@ -239,15 +234,6 @@ def _write_table(table: Table[Any], stem: Path) -> list[Path]:
     for name, text in texts.items():
         write_table(stem.parent / name, text)
     return [stem.parent / name for name in texts]
-
-
-def _comparable(grids: Sequence[Grid]) -> tuple[list[Grid], list[Excluded]]:
-    """Return the grids that are comparable, at least one, and the others with how they differ.
-
-    Equal configs are not enough: a run may have been extended, or may have started from the weights
-    of another run.
-    """
-    return choose_group(grids, (), differences, UsageError)
 
 
 def write_tables(sweep: Sweep, out: Path) -> list[Path]:
@@ -315,7 +301,8 @@ def scored_grids(
             names.setdefault(request.config, {})[grid] = request.name
     scored, left_out = _Scored(), list[Excluded]()
     for config, name_of in names.items():
-        grids, excluded = _comparable(list(name_of))
+        # Equal configs are not enough: a run may have been extended, or have begun from another.
+        grids, excluded = choose_group(name_of, differences)
         left_out += excluded
         for grid in grids:
             scored.setdefault((name_of[grid], config), []).append(grid)

@@ -13,7 +13,7 @@ from torch import Tensor
 
 import tape_arith
 from tape_arith.arith.compare.captions import preset_words
-from tape_arith.arith.compare.selection import budget_preference
+from tape_arith.arith.compare.groups import budget_preference
 from tape_arith.arith.data.bucket import Bucket
 from tape_arith.arith.data.rows import pad
 from tape_arith.arith.decoders import weights as checkpoint
