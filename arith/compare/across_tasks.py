@@ -1,6 +1,6 @@
 """The leaderboard across tasks: one column per task, ranks within each, and their mean."""
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 import pandas as pd
@@ -50,33 +50,32 @@ def across_tasks(
     grids, unfinished = selection.split_complete(selection.grids(of_all=True))
     if not grids:
         raise replace(selection, names=ALL).nothing_scored()
-    shown: dict[tuple[str, str], list[Panel]] = {}
+    shown: dict[str, list[Panel]] = {}
     cells: dict[str, dict[str, Panel]] = {}
     chosen, left_out = _choose_presets(grids, tasks)
     for task, preset in chosen.items():
-        members = [grid for grid in grids if grid.preset == preset]
-        alike, excluded = choose_group(members, differences)
+        alike, excluded = choose_group([g for g in grids if g.preset == preset], differences)
         left_out += [Excluded(f"{task}, {runs}", reason) for runs, reason in excluded]
-        panels = panels_of(alike)
-        shown[task, preset] = panels
-        for panel in sorted(panels, key=by_rank):
+        shown[task] = panels_of(alike)
+        for panel in sorted(shown[task], key=by_rank):
             cells.setdefault(panel.name, {})[task] = panel
     warn_excluded(left_out)
-    wanted = selection.wanted or _in_several_tasks(cells)
+    in_several = [name for name, by_task in cells.items() if len(by_task) > 1]
+    wanted = selection.wanted or in_several or list(cells)
     if lacking := [name for name in wanted if name not in cells]:
         raise unknown("scored encoding", lacking[0], cells)
     if rest := len(cells) - len(wanted):
         reason = "scored in one of these tasks only" if not selection.named else "not named"
         left_out.append(Excluded(f"{rest} encoding{'s' * (rest > 1)}", reason))
     cells = {name: by_task for name, by_task in cells.items() if name in wanted}
-    for (task, preset), panels in list(shown.items()):
-        shown[task, preset] = [panel for panel in panels if panel.name in cells]
-        if not shown[task, preset]:
-            del shown[task, preset]
+    for task, preset in chosen.items():
+        shown[task] = [panel for panel in shown[task] if panel.name in cells]
+        if not shown[task]:
             left_out.append(Excluded(f"task {task}", "none of these encodings is scored in it"))
         if of_task := [grid for grid in unfinished if grid.preset == preset]:
             left_out.append(scored_in_part(of_task, task))
-    uncounted = {task: _why_uncounted(task, panels) for (task, _), panels in shown.items()}
+    shown = {task: panels for task, panels in shown.items() if panels}
+    uncounted = {task: _why_uncounted(task, panels) for task, panels in shown.items()}
     sections = _sections(cells, [task for task, reason in uncounted.items() if not reason])
     labels = panel_labels(
         (panel for by_task in cells.values() for panel in by_task.values()), own_labels
@@ -84,7 +83,7 @@ def across_tasks(
     runs = [
         TaskRuns(
             task,
-            preset,
+            chosen[task],
             recipe(panels),
             trained_and_tested(panels[0].axes),
             source(panels, labels),
@@ -92,14 +91,9 @@ def across_tasks(
             uncounted[task],
             seen_in_training(panels),
         )
-        for (task, preset), panels in shown.items()
+        for task, panels in shown.items()
     ]
     return TaskTable(runs, [each for each in sections if each.rows], left_out, labels)
-
-
-def _in_several_tasks(cells: Mapping[str, Collection[str]]) -> list[str]:
-    """Return the encodings that are scored in two tasks or more, or all if none is."""
-    return [name for name, tasks in cells.items() if len(tasks) > 1] or list(cells)
 
 
 def _choose_presets(grids: Sequence[Grid], tasks: str) -> tuple[dict[str, str], list[Excluded]]:
