@@ -112,7 +112,7 @@ def footnote(
     sentences = [
         source(panels, labels) + told_note(panels, labels),
         f"{_interval_words(panels)}.",
-        RANGES * _has_ranges(panels, means),
+        RANGES * has_ranges(panels, means),
         f"{values} are means over seeds; in a mean every {each} weighs the same."
         if has_spread
         else f"In a mean every {each} weighs the same.",
@@ -138,7 +138,7 @@ def caption(
     """
     limits = [
         _interval_words(panels) * bool(means),
-        "in brackets the lowest and the highest seed" * _has_ranges(panels, means),
+        "in brackets the lowest and the highest seed" * has_ranges(panels, means),
         *clauses,
         *[meaning for word, meaning in _PRIORS.items() if word in map(prior_word, panels)],
         *_convergence_clauses(panels),
@@ -163,7 +163,7 @@ def _interval_words(panels: Sequence[Panel]) -> str:
     return f"{interval} Student{NBSP}t over seeds{alone}"
 
 
-def _has_ranges(panels: Sequence[Panel], means: Sequence[Region]) -> bool:
+def has_ranges(panels: Sequence[Panel], means: Sequence[Region]) -> bool:
     """Tell whether a mean has the lowest and the highest seed in place of ±."""
     return any("\N{EN DASH}" in mean_line(panel, region) for panel in panels for region in means)
 

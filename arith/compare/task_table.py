@@ -248,7 +248,7 @@ class TaskTable(Ranking[Line]):
     def notes(self, columns: Sequence[Column[Line]] = ()) -> list[str]:
         keys = [column.key for column in columns or self.columns]
         ranked = "mean_rank" in keys
-        ranges = any("\N{EN DASH}" in percent_of(panel, _SHOWN) for panel in self.panels)
+        ranges = captions.RANGES * captions.has_ranges(self.panels, [_SHOWN])
         ranks = [_ORDER, self.uncounted, _COUNTS if self.has_counts else ""] if ranked else []
         signs = [
             _NOT_CONVERGED if self.has_unranked else "",
@@ -256,7 +256,7 @@ class TaskTable(Ranking[Line]):
         ]
         return [
             f"Exact match out of distribution in percent, mean ± 95{NBSP}% interval over seeds "
-            f"(Student{NBSP}t). {captions.RANGES if ranges else ''}".rstrip(),
+            f"(Student{NBSP}t). {ranges}".rstrip(),
             *filter(None, [" ".join(filter(None, [*ranks, *signs]))]),
             *(self._correlation_note() if ranked else []),
             *(runs.source for runs in self.runs if ranked or column_key(runs.task) in keys),

@@ -135,7 +135,7 @@ def _leaderboard(report: Report) -> dict[str, Any]:
         for place, row in enumerate(rows)
     )
     notes = board.notes()[1 : -len(board.left_out) or None]
-    if any("\N{EN DASH}" in captions.percent_of(p, region) for p in panels for region in p.regions):
+    if captions.has_ranges(panels, report.panels[0].regions):
         notes.insert(0, captions.RANGES)
     if unknown := [column.head for column in every if column not in columns]:
         notes.append(f"Not known of any run here, so without a column: {', '.join(unknown)}.")
