@@ -22,14 +22,15 @@ def command(
     Without --figure, the file is written next to the runs; with --json, only --figure draws.
     """
     from tape_arith.arith.api.comparisons import select
-    from tape_arith.arith.compare import curves, labels
+    from tape_arith.arith.compare import curves
+    from tape_arith.arith.compare.labels import read_labels
     from tape_arith.arith.figures.curves import compose
     from tape_arith.arith.figures.style import save
 
     content = curves.study(select(runs, pe, preset))
     path = figure or (None if as_json else curves.figure_path(runs[0], content))
     if path is not None:
-        names = labels.display_names(content.seeds, labels.read_labels(label), content.recorded)
+        names = read_labels(label)
         drawn = compose(content, labels=names, width=width, columns=columns, caption=not no_caption)
         save(drawn, path)
     if as_json:

@@ -41,10 +41,10 @@ def compose(
 ) -> Figure:
     """Return the figure: loss and exact match of all encodings, then the state of each.
 
-    An encoding that has a state begins a new row of panels. `labels` has the names to print
-    (`display_names`).
+    An encoding that has a state begins a new row of panels. `labels` are printed in place of usual
+    ones. Raises UsageError as `display_names` does.
     """
-    labels = labels or display_names(content.seeds)
+    labels = display_names(content.seeds, labels, content.recorded)
     width = width or _WIDTH
     columns = min(3, columns or max(1, int(width / _PANEL)))
     rows, curves, end = content.rows, by_seed(content.rows), _scale_end(content.rows)
