@@ -86,12 +86,12 @@ def compose(
     labels, look = panel_labels(panels, labels), Looks(**looks)
     lengths, order = panels[0].axes, describe_order(panels) if in_order else ""
     has_lines = len(lengths) == 1 or by_length
-    if has_lines and axes is None:
-        with style.styled(font=look.font):
-            return compose_lines(panels, labels, order, look)
     if axes is not None:
         _check_axes(axes, panels, has_lines=has_lines)
         look = replace(look, difference=len(axes) > len(panels))
+    elif has_lines:
+        with style.styled(font=look.font):
+            return compose_lines(panels, labels, order, look)
     compared = len(panels) == 2 and look.difference
     marked = look.numbers == "all" or any(each.convergence or prior_word(each) for each in panels)
     place = layout(len(panels), look, marked=marked)

@@ -11,7 +11,7 @@ from matplotlib.patches import Patch
 from tape_arith.arith.compare import captions
 from tape_arith.arith.compare.captions import NBSP
 from tape_arith.arith.compare.labels import prior_word
-from tape_arith.arith.compare.lengths import axis_label, longer_label, ticks
+from tape_arith.arith.compare.lengths import longer_label, ticks
 from tape_arith.arith.figures import style
 from tape_arith.arith.figures.layout import Looks
 from tape_arith.arith.figures.looks import Look, looks_of
@@ -41,7 +41,6 @@ def compose(panels: Sequence[Panel], labels: Mapping[str, str], order: str, look
     columns = min(len(groups), look.columns or max(1, int(width / _PANEL)))
     rows = -(-len(groups) // columns)
     brief = len(groups) > 1
-    along = axis_label(axis) if len(panels[0].axes) == 1 else longer_label(panels[0].axes)
     looks = looks_of(panel.name for panel in panels)
     has_means = look.numbers != "none"
     handles = [
@@ -70,7 +69,7 @@ def compose(panels: Sequence[Panel], labels: Mapping[str, str], order: str, look
             ax.axhline(guess, zorder=1, **style.GUESS)
         title = f"encodings {group[0] + 1} to {group[-1] + 1}" if brief else ""
         _finish(ax, axis, title, look.vmax / 100)
-        ax.set_xlabel(along if number + columns >= len(groups) else "")
+        ax.set_xlabel(longer_label(panels[0].axes) if number + columns >= len(groups) else "")
         ax.set_ylabel("exact match" if number % columns == 0 else "")
         ax.tick_params(labelbottom=True)
     return figure
