@@ -193,11 +193,6 @@ class Board(Ranking[Row]):
         """Describe where the numbers come from."""
         return captions.source(self.panels, self.labels)
 
-    @property
-    def caption(self) -> str:
-        """Return `source`, followed by what means and intervals are taken over."""
-        return captions.footnote(self.panels, self.labels, self.panels[0].regions)
-
     def about(self) -> dict[str, Any]:
         """Return task, lengths, budget and evaluation, the same for all runs, for JSON."""
         first = self.panels[0].first
@@ -292,13 +287,20 @@ class Board(Ranking[Row]):
         """Return each encoding's numbers by their keys in CSV, in order."""
         first = {key: place for place, key in enumerate(_FIRST_IN_FILES)}
         order = sorted(self.columns, key=lambda column: first.get(column.key, len(first)))
-        return numbers(order, self.rows)
+        return [numbers(order, row) for row in self.rows]
 
     # ---- notes -----------------------------------------------------------------------------
 
     def notes(self, columns: Sequence[Column[Row]] = ()) -> list[str]:
+        return [
+            captions.footnote(self.panels, self.labels, self.panels[0].regions),
+            *self.explanations(columns),
+            *captions.left_out(self.left_out),
+        ]
+
+    def explanations(self, columns: Sequence[Column[Row]] = ()) -> list[str]:
+        """Return the notes on order, columns and tests."""
         paragraphs = [
-            self.caption,
             "The order is that of the mean out of distribution: where intervals overlap widely it "
             "says little, and of rows with one seed nothing is known beyond that run."
             + " Equal means share a rank."
@@ -311,7 +313,7 @@ class Board(Ranking[Row]):
                 f"{len(self.rows)} of the {self.num_encodings} encodings are shown; ranks and "
                 f"tests are of all {self.num_encodings}."
             )
-        return [*paragraphs, *captions.left_out(self.left_out)]
+        return paragraphs
 
     @property
     def _has_ties(self) -> bool:

@@ -99,7 +99,7 @@ def seeds_line(panel: Panel) -> str:
 
 def footnote(
     panels: Sequence[Panel],
-    labels: Mapping[str, str] | None = None,
+    labels: Mapping[str, str] = {},
     means: Sequence[Region] = MEANS,
 ) -> str:
     """Describe the task, lengths, problems, evaluation set, seeds and ± of a table or a page.
@@ -168,11 +168,11 @@ def has_ranges(panels: Sequence[Panel], means: Sequence[Region]) -> bool:
     return any("\N{EN DASH}" in mean_line(panel, region) for panel in panels for region in means)
 
 
-def untrained_notes(panels: Sequence[Panel], labels: Mapping[str, str] | None = None) -> list[str]:
+def untrained_notes(panels: Sequence[Panel], labels: Mapping[str, str] = {}) -> list[str]:
     """Return a sentence for each length beyond which encodings have untrained indices."""
     named: dict[str, list[str]] = {}
     for panel in panels:
-        named.setdefault(panel.untrained, []).append((labels or {}).get(panel.name, panel.name))
+        named.setdefault(panel.untrained, []).append(labels.get(panel.name, panel.name))
     return [
         f"Indices were never trained in {words}: {', '.join(names)}."
         for words, names in named.items()
@@ -228,9 +228,8 @@ def seen_words(share: float) -> str:
     return f"{text}; the others decide convergence" if share > 0.5 else text
 
 
-def source(panels: Sequence[Panel], labels: Mapping[str, str] | None = None) -> str:
+def source(panels: Sequence[Panel], labels: Mapping[str, str] = {}) -> str:
     """Describe the task, lengths, problems, evaluation set and seeds in one sentence."""
-    labels = labels or {}
     first, evaluation = panels[0], panels[0].first.evaluation
     seeds = {labels.get(panel.name, panel.name): panel.seeds for panel in panels}
     problems = SPLIT_WORDS.get(evaluation.split, evaluation.split)

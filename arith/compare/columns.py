@@ -85,12 +85,9 @@ def texts(columns: Iterable[Column[T]], rows: Iterable[T]) -> pd.DataFrame:
     return pd.DataFrame(cells, columns=[column.head for column in columns])
 
 
-def numbers(columns: Sequence[Column[T]], rows: Iterable[T]) -> list[dict[str, object]]:
-    """Return a table for programs: shares in 0..1, times in seconds."""
-    return [
-        {key: value for column in columns for key, value in column.entries(row).items()}
-        for row in rows
-    ]
+def numbers(columns: Iterable[Column[T]], row: T) -> dict[str, object]:
+    """Return a row of a table for programs: shares in 0..1, times in seconds."""
+    return {key: value for column in columns for key, value in column.entries(row).items()}
 
 
 def choose(columns: Iterable[Column[T]], keys: Iterable[str]) -> list[Column[T]]:
@@ -139,7 +136,7 @@ def notes_of(columns: Iterable[Column[T]]) -> list[str]:
 
 
 def panel_columns(
-    panels: Sequence[Panel], labels: Mapping[str, str] | None = None
+    panels: Sequence[Panel], labels: Mapping[str, str] = {}
 ) -> dict[str, Column[Any]]:
     """Return the columns by key, in the order of files; each row has its panel as `panel`.
 
@@ -147,7 +144,6 @@ def panel_columns(
 
     labels  the names to print for encodings
     """
-    labels = labels or {}
     regions = [region for region in REGIONS if any(region in panel.regions for panel in panels)]
     finals = [panel for panel in panels if panel.final_answers]
 

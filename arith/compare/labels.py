@@ -142,9 +142,9 @@ def prior_word(panel: Panel) -> str:
     return "told" if is_told(panel) else ""
 
 
-def told_note(panels: Iterable[Panel], labels: Mapping[str, str] | None = None) -> str:
+def told_note(panels: Iterable[Panel], labels: Mapping[str, str]) -> str:
     """Name the encodings that are told the tested length in a sentence; "" if there are none."""
-    names = [(labels or {}).get(panel.name, panel.name) for panel in panels if is_told(panel)]
+    names = [labels.get(panel.name, panel.name) for panel in panels if is_told(panel)]
     return f" Told the tested length in training: {'; '.join(names)}." if names else ""
 
 

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import chain
 from typing import Generic, NamedTuple, TypeVar
 
 from tape_arith.arith.compare.captions import signed
@@ -43,7 +44,7 @@ class Table(Generic[T]):
         The column `interval` says what the interval is over: "seeds" (Student t) or "problems"
         (problems).
         """
-        return csv_text(numbers(self.columns, self.rows))
+        return csv_text([numbers(self.columns, row) for row in self.rows])
 
 
 # ---- settings that vary ------------------------------------------------------------------------
@@ -151,14 +152,9 @@ def _members(name: str, group: Sequence[Panel]) -> list[Member]:
     return members
 
 
-def members_of(families: Families) -> list[Member]:
-    """Return the members of all families, in order."""
-    return [member for members in families for member in members]
-
-
 def ablation_table(families: Families) -> Table[Member]:
     """Return the table of all families: the columns of a sweep, the difference and its p."""
-    members = members_of(families)
+    members = list(chain.from_iterable(families))
     panels = [member.panel for member in members]
     columns = [
         Column("family", value=lambda member: member.family),

@@ -9,7 +9,7 @@ import numpy as np
 import pandas as pd
 
 from tape_arith.arith.compare import captions
-from tape_arith.arith.compare.board import Ranking, Section
+from tape_arith.arith.compare.board import Ranking, Row, Section
 from tape_arith.arith.compare.captions import NBSP, ONE_SEED, percent_of
 from tape_arith.arith.compare.columns import (
     UNKNOWN,
@@ -96,15 +96,6 @@ class RankCorrelation(NamedTuple):
     leading_encodings: int
 
 
-class Cell(NamedTuple):
-    """An encoding in a task."""
-
-    section: str
-    line: Line
-    runs: TaskRuns
-    panel: Panel
-
-
 @dataclass(frozen=True)
 class TaskTable(Ranking[Line]):
     """Encodings by tasks."""
@@ -171,27 +162,24 @@ class TaskTable(Ranking[Line]):
 
     def numbers(self) -> list[dict[str, object]]:
         """Return a row for each encoding and task, in order; shares are in 0..1."""
-        columns: list[Column[Cell]] = [
-            Column("section", value=lambda cell: cell.section),
-            Column("task", value=lambda cell: cell.runs.task),
-            Column("preset", value=lambda cell: cell.runs.preset),
-            Column("rank", value=lambda cell: cell.line.ranks.get(cell.runs.task)),
-            Column("mean_rank", value=lambda cell: cell.line.mean_rank),
-            Column("ranked_in", value=lambda cell: len(cell.line.counted_ranks)),
-            *(
-                column
-                for key, column in panel_columns(self.panels).items()
-                if key not in ("one_longer", "both_longer")  # not of all tasks
-            ),
-        ]
-        cells = [
-            Cell(section.title, line, runs, line.cells[runs.task])
+        columns = panel_columns(self.panels)
+        for region in ("one_longer", "both_longer"):  # not of all tasks
+            columns.pop(region, None)
+        return [
+            {
+                "section": section.title,
+                "task": runs.task,
+                "preset": runs.preset,
+                "rank": line.ranks.get(runs.task),
+                "mean_rank": line.mean_rank,
+                "ranked_in": len(line.counted_ranks),
+                **numbers(columns.values(), Row(line.cells[runs.task])),
+            }
             for section in self.sections
             for line in section.rows
             for runs in self.runs
             if runs.task in line.cells
         ]
-        return numbers(columns, cells)
 
     @property
     def uncounted(self) -> str:

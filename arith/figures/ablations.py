@@ -1,6 +1,7 @@
 """Draw ablations: an encoding next to itself without one part, in and out of distribution."""
 
 from collections.abc import Mapping, Sequence
+from itertools import chain
 from typing import Any
 
 from matplotlib.axes import Axes
@@ -9,7 +10,7 @@ from matplotlib.lines import Line2D
 
 from tape_arith.arith.compare.captions import NBSP, source
 from tape_arith.arith.compare.labels import panel_labels
-from tape_arith.arith.compare.sweep_tables import DRAWN, Families, Member, members_of
+from tape_arith.arith.compare.sweep_tables import DRAWN, Families, Member
 from tape_arith.arith.figures.leaderboard import COLOUR, NOT_RANKED, draw_seeds, seed_signs
 from tape_arith.arith.figures.style import GREY, LETTERS, finish, page, styled
 from tape_arith.arith.grids.axes import REGION_WORDS, Region
@@ -24,7 +25,7 @@ _BASELINE: dict[str, Any] = {"color": GREY, "linewidth": 0.7, "linestyle": (0, (
 def compose(families: Families, panels: Sequence[Panel]) -> Figure:
     """Draw exact match in and out of distribution, one panel each: percent on the x axis, encodings
     on the y axis, differences to the right."""
-    members = members_of(families)
+    members = list(chain.from_iterable(families))
     labels = panel_labels(member.panel for member in members)
     gaps = [number / 2 for number, family in enumerate(families) for _ in family]
     heights = [row + gap for row, gap in enumerate(gaps)]

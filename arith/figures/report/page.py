@@ -6,6 +6,7 @@ import json
 import re
 import zlib
 from importlib.resources import files
+from itertools import count
 from pathlib import Path
 from typing import Any
 
@@ -130,11 +131,8 @@ def _leaderboard(report: Report) -> dict[str, Any]:
     columns = with_something_known(every, rows)
     panels = board.panels
     values = [v for panel in panels for v in panel.seed_means("out_of_distribution")]
-    entries = iter(
-        {"row": row, "place": place, "cells": [column.text(row) for column in columns]}
-        for place, row in enumerate(rows)
-    )
-    notes = board.notes()[1 : -len(board.left_out) or None]
+    place = count()
+    notes = board.explanations()
     if captions.has_ranges(panels, report.panels[0].regions):
         notes.insert(0, captions.RANGES)
     if unknown := [column.head for column in every if column not in columns]:
@@ -143,7 +141,13 @@ def _leaderboard(report: Report) -> dict[str, Any]:
         "columns": columns,
         "end": scale_end(max(values, default=1.0)),
         "sections": [
-            {**section._asdict(), "rows": [next(entries) for _ in section.rows]}
+            {
+                **section._asdict(),
+                "rows": [
+                    {"row": row, "place": next(place), "cells": [c.text(row) for c in columns]}
+                    for row in section.rows
+                ],
+            }
             for section in board.sections
         ],
         "notes": notes,
