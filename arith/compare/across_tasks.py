@@ -93,7 +93,8 @@ def across_tasks(
         )
         for task, panels in shown.items()
     ]
-    return TaskTable(runs, [each for each in sections if each.rows], left_out, labels)
+    filled = [section for section in sections if section.rows]
+    return TaskTable(filled, runs, left_out=left_out, labels=labels)
 
 
 def _choose_presets(grids: Sequence[Grid], tasks: str) -> tuple[dict[str, str], list[Excluded]]:

@@ -8,14 +8,11 @@ from typing import Any, Generic, NamedTuple, TypeVar
 
 from tape_arith.arith.compare import captions
 from tape_arith.arith.compare.columns import (
-    LONGER,
     UNKNOWN,
     Column,
-    longer_key,
     notes_of,
     numbers,
     panel_columns,
-    solved_key,
 )
 from tape_arith.arith.compare.costs import Training, cost_columns, format_median
 from tape_arith.arith.compare.effects import (
@@ -128,11 +125,15 @@ class Section(NamedTuple, Generic[T]):
         return f"{self.title}: {self.reason}" if self.reason else self.title
 
 
+@dataclass(frozen=True)
 class Ranking(ABC, Generic[T]):
     """Sections of rows with columns and notes, from which tables are made in every format."""
 
     sections: Sequence[Section[T]]
-    labels: Mapping[str, str]
+    left_out: Sequence[tuple[str, str]] = field(default=(), kw_only=True)
+    """Runs that are not shown, and why."""
+    labels: Mapping[str, str] = field(default_factory=dict, kw_only=True)
+    """The names to print for encodings; one without a label is printed as it is typed."""
 
     @property
     @abstractmethod
@@ -160,10 +161,7 @@ class Ranking(ABC, Generic[T]):
 class Board(Ranking[Row]):
     """A leaderboard: all scored encodings of a preset that may be compared."""
 
-    sections: Sequence[Section[Row]]
     references: Sequence[str]
-    left_out: Sequence[tuple[str, str]] = ()
-    """Runs that are not shown, and why."""
     num_tests: int = 0
     """Number of different tests; a test between two references is on the rows of both."""
     num_encodings: int = 0
@@ -172,8 +170,6 @@ class Board(Ranking[Row]):
     """Comparisons that were asked for, tested among themselves."""
     costs: bool = False
     """Whether parameters and FLOPs were asked for."""
-    labels: Mapping[str, str] = field(default_factory=dict)
-    """The names to print for encodings; one without a label is printed as it is typed."""
 
     @property
     def heading(self) -> str:
@@ -224,9 +220,8 @@ class Board(Ranking[Row]):
     def columns(self) -> list[Column[Row]]:
         """Return the columns in the order of the table: a new one is an entry here."""
         of_panel = panel_columns(self.panels, self.labels)
-        middle = ["one_longer", "both_longer", "in_distribution", "all_cells", "final_answer"]
-        middle += [*(longer_key(more) for more in LONGER), "right_tokens"]
-        middle += [solved_key(share) for share in SOLVED]
+        pairs = ("one_longer", "both_longer")
+        placed = ("encoding", "seeds", "interval", "out_of_distribution", *pairs, "converged")
         return [
             Column("section", numbers=lambda row: {"section": row.section}),
             Column(
@@ -260,7 +255,8 @@ class Board(Ranking[Row]):
                     "out_of_distribution_seeds": row.panel.seed_means("out_of_distribution")
                 },
             ),
-            *(of_panel[key] for key in middle if key in of_panel),
+            *(of_panel[key] for key in pairs if key in of_panel),
+            *(column for key, column in of_panel.items() if key not in placed),
             *difference_columns(self.references, self.num_tests, self.labels),
             Column(
                 "last_states",

@@ -17,7 +17,7 @@ from tape_arith.arith.grids.statistics import student_t
 T = TypeVar("T")
 UNKNOWN, NOT_MEASURED = "-", "not measured"
 """The texts for unknown values."""
-LONGER = (1, 2)
+_LONGER = (1, 2)
 """By how many digits problems are longer than trained that have columns of their own."""
 OVER_PROBLEMS = "(± over problems)"
 _IMPORTANCE: Mapping[Region, int] = {
@@ -186,7 +186,7 @@ def panel_columns(
         Column("interval", numbers=interval),
         *map(_region, regions),
         *([_final_answer(max(panel.final_answers_of for panel in panels))] if finals else []),
-        *(_longer(more, panels[0]) for more in LONGER),
+        *(_longer(more, panels[0]) for more in _LONGER),
         *([_right_tokens()] if "out_of_distribution" in regions else []),
         *(_solved_to(share, panels[0]) for share in SOLVED),
     ]
@@ -240,10 +240,6 @@ def _final_answer(decoded: int) -> Column[Any]:
     )
 
 
-def longer_key(more: int) -> str:
-    return f"longer_by_{more}"
-
-
 def _longer(more: int, panel: Panel) -> Column[Any]:
     length = panel.first.trained_digits + more
 
@@ -255,7 +251,7 @@ def _longer(more: int, panel: Panel) -> Column[Any]:
     counted = next(unit(axis) for axis in panel.axes if axis.counts == "digits")
     longer = "the longer operand has" if len(length_axes(panel.axes)) > 1 else "the problem has"
     return _of_seeds(
-        longer_key(more),
+        f"longer_by_{more}",
         f"{length} {counted}, %",
         values,
         importance=18 + more,
@@ -294,18 +290,14 @@ def _percent(values: Sequence[float]) -> str:
     return f"{100 * values[0]:.1f}" if values else UNKNOWN
 
 
-def solved_key(share: float) -> str:
-    return f"solved_to_{100 * share:g}"
-
-
 def _solved_to(share: float, panel: Panel) -> Column[Any]:
-    shares = ", ".join(f"{share * 100:g} %" for share in SOLVED)
+    key, shares = f"solved_to_{100 * share:g}", ", ".join(f"{100 * each:g} %" for each in SOLVED)
     over = "cells and seeds" if len(panel.axes) > 1 else "seeds"
     return Column(
-        solved_key(share),
+        key,
         f"longest solved, {100 * share:g} %",
         lambda row: str(row.panel.solved_to(share)),
-        numbers=lambda row: {solved_key(share): row.panel.solved_to(share)},
+        numbers=lambda row: {key: row.panel.solved_to(share)},
         printed=share == SOLVED[0],
         importance=13 if share == SOLVED[0] else 17,
         legend="longest solved: the largest length up to which that share of problems is exact",

@@ -158,5 +158,11 @@ def board_of(
         rows = [row(panel, title, rank) for panel, rank in zip(members, ranks, strict=True)]
         made.append(Section(title, SECTIONS[title], rows))
     return Board(
-        made, _REFERENCES, excluded, num_tests, len(panels), contrasts(panels, pairs), costs
+        made,
+        _REFERENCES,
+        num_tests,
+        num_encodings=len(panels),
+        contrasts=contrasts(panels, pairs),
+        costs=costs,
+        left_out=excluded,
     )

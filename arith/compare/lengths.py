@@ -28,9 +28,7 @@ def axis_label(axis: ScoredAxis, *, brief: bool = False) -> str:
 def longer_label(axes: Axes) -> str:
     """Return the words along the longest length on the axes that count digits."""
     counted = [axis for axis in axes if axis.counts == "digits"]
-    if len(counted) == 1:
-        return axis_label(counted[0])
-    return f"{unit(counted[0])} of the longer operand"
+    return axis_label(counted[0]) if len(counted) == 1 else longest_words(axes)
 
 
 def ticks(longest: int, shortest: int = 1) -> list[int]:

@@ -1,7 +1,7 @@
 """Encodings by tasks: a mean out of distribution for each, and mean ranks, in every format."""
 
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from math import isnan
 from typing import Any, NamedTuple
 
@@ -9,7 +9,7 @@ import numpy as np
 import pandas as pd
 
 from tape_arith.arith.compare import captions
-from tape_arith.arith.compare.board import Ranking, Row, Section
+from tape_arith.arith.compare.board import Ranking, Row
 from tape_arith.arith.compare.captions import NBSP, ONE_SEED, percent_of
 from tape_arith.arith.compare.columns import (
     UNKNOWN,
@@ -103,12 +103,6 @@ class TaskTable(Ranking[Line]):
     heading = "Leaderboard across tasks"
 
     runs: Sequence[TaskRuns]
-    """The runs of each task."""
-    sections: Sequence[Section[Line]]
-    left_out: Sequence[tuple[str, str]] = ()
-    """Runs that are not shown, and why."""
-    labels: Mapping[str, str] = field(default_factory=dict)
-    """The names to print for encodings."""
 
     @property
     def tasks(self) -> list[str]:

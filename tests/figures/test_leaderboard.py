@@ -44,7 +44,7 @@ def row(name: str, values: Sequence[float], *, inside: float = 0.996) -> Row:
 def board(*sections: Section[Row], left_out: Sequence[tuple[str, str]] = ()) -> Board:
     """Return a leaderboard of `sections`."""
     labels = display_names(row.panel.name for section in sections for row in section.rows)
-    return Board(sections, ("rope", "tape"), left_out, labels=labels)
+    return Board(sections, ("rope", "tape"), left_out=left_out, labels=labels)
 
 
 @pytest.fixture(scope="module")

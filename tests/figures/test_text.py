@@ -64,7 +64,7 @@ def draw(kind: str, labels: dict[str, str], width: float | None = None) -> Figur
         Line(one.name, {"copy": one, "sort": one}, {"copy": 1.0, "sort": 1.0}, ("copy", "sort"))
         for one in panels()
     ]
-    table = TaskTable(runs, [Section("Task-agnostic", "", tasks)], labels=names)
+    table = TaskTable([Section("Task-agnostic", "", tasks)], runs, labels=names)
     return across_tasks.compose(table, width=width)
 
 
@@ -125,7 +125,7 @@ def test_ablations_have_plain_labels() -> None:
 def test_numbers_too_narrow_to_read_are_refused() -> None:
     runs = [TaskRuns(f"task-{n}", "mini", "mini", "trained", "source", "") for n in range(24)]
     cells = {each.task: panels(1)[0] for each in runs}
-    table = TaskTable(runs, [Section("Task-agnostic", "", [Line("rope", cells, {}, ())])])
+    table = TaskTable([Section("Task-agnostic", "", [Line("rope", cells, {}, ())])], runs)
     with pytest.raises(UsageError, match="--width"):
         across_tasks.compose(table, width=3.3)
     figure = across_tasks.compose(table, width=7)

@@ -52,7 +52,7 @@ def report(grids: Iterable[Grid], **more: Any) -> Report:
     board = Board(
         [Section("All of them", "", members)],
         ("rope",),
-        more.pop("left_out", ()),
+        left_out=more.pop("left_out", ()),
         num_encodings=len(members),
     )
     return Report(
