@@ -121,7 +121,6 @@ class Section(NamedTuple, Generic[T]):
 
     @property
     def heading(self) -> str:
-        """Return the title, with the reason if there is one."""
         return f"{self.title}: {self.reason}" if self.reason else self.title
 
 
@@ -149,11 +148,9 @@ class Ranking(ABC, Generic[T]):
 
     @property
     def rows(self) -> list[T]:
-        """Return the rows of all sections, in order."""
         return [row for section in self.sections for row in section.rows]
 
     def label(self, name: str) -> str:
-        """Return the name to print of an encoding."""
         return self.labels.get(name, name)
 
 
@@ -177,7 +174,6 @@ class Board(Ranking[Row]):
 
     @property
     def panels(self) -> list[Panel]:
-        """Return the panels of all rows, in order."""
         return [row.panel for row in self.rows]
 
     @property

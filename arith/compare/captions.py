@@ -45,7 +45,7 @@ def percent(interval: Interval | None, seeds: Sequence[float] = ()) -> str:
     if interval is None:
         return "-"
     mean, half = 100 * interval.mean, 100 * interval.half_width
-    text = f"{mean:.{decimals(interval.mean)}f}"
+    text = percent_alone(interval.mean)
     shares = [100 * value for value in seeds]
     middle, arm = round(10 * mean), round(10 * half)  # in tenths, as printed
     if len(shares) > 1 and arm and not 0 <= middle - arm <= middle + arm <= 1000:
@@ -60,11 +60,14 @@ def percent_of(panel: Panel, region: Region) -> str:
     return percent(panel.interval(region), panel.seed_means(region))
 
 
-def decimals(share: float) -> int:
-    """Return the decimals of a percentage: one, or enough that 98.95 is not printed as 99.0."""
-    if share >= CONVERGED - SLACK:
-        return 1
-    return next(places for places in range(1, 16) if round(100 * share, places) < 100 * CONVERGED)
+def percent_alone(share: float | None) -> str:
+    """Return a percentage with one decimal, or enough that 98.95 is not printed as 99.0."""
+    if share is None:
+        return "-"
+    decimals = 1
+    while share < CONVERGED - SLACK and round(100 * share, decimals) >= 100 * CONVERGED:
+        decimals += 1
+    return f"{100 * share:.{decimals}f}"
 
 
 def mean_line(panel: Panel, region: Region, labels: Mapping[Region, str] = REGION_WORDS) -> str:

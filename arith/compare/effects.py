@@ -47,7 +47,6 @@ class Effect:
         return self.p_holm is not None and self.p_holm <= LEVEL
 
     def content(self) -> dict[str, Any]:
-        """Return the content of files."""
         known = self.welch._asdict() if self.welch else {}
         pairs = self.paired._asdict() if self.paired else None
         return known | {"paired": pairs, "p_holm": self.p_holm, "why_not": self.why_not}
@@ -130,7 +129,6 @@ class Contrast(NamedTuple):
     effect: Effect
 
     def content(self) -> dict[str, Any]:
-        """Return the content of files."""
         return {"one": self.one, "other": self.other, **self.effect.content()}
 
 

@@ -83,25 +83,25 @@ def floating(
     if bold:
         caption += " In bold the best of its section."
     below = f"\\caption{{{escape(caption)}}}\n\\label{{tab:{label}}}" if captioned else ""
-    sizes = [size for size, digit in _SIZES.items() if _width(parts, digit) <= _PAGE]
-    size, rows = (sizes or [*_SIZES])[0 if sizes else -1], sum(map(len, parts.values()))
+    fitting = next((size for size, digit in _SIZES.items() if _width(parts, digit) <= _PAGE), None)
+    size, is_long = fitting or [*_SIZES][-1], sum(map(len, parts.values())) > _LONG
     look, needs = f"\\{size}\n\\setlength{{\\tabcolsep}}{{{_GAP}pt}}", "booktabs"
-    body = booktabs(parts, left, bold, below if rows > _LONG else None)
-    if rows > _LONG:
+    body = booktabs(parts, left, bold, below if is_long else None)
+    if is_long:
         needs += "} and \\usepackage{longtable"
-        if not sizes:  # no box shrinks what spans pages
+        if not fitting:  # no box shrinks what spans pages
             needs += ",pdflscape"
             body = f"\\begin{{landscape}}\n{body}\\end{{landscape}}\n"
-    elif not sizes:
+    elif not fitting:
         needs += "} and \\usepackage{graphicx"
         # \width is the table's own: it shrinks to the page if it is wider.
         shrunk = "\\resizebox{\\ifdim\\width>\\textwidth\\textwidth\\else\\width\\fi}{!}"
         body = f"{shrunk}{{{body.rstrip()}}}\n"
     text = f"{look}\n{body}"
-    if rows > _LONG or not captioned:
+    if is_long or not captioned:
         text = f"{{{text}}}\n"
     else:
-        kind = "table" if sizes else "table*"
+        kind = "table" if fitting else "table*"
         text = f"\\begin{{{kind}}}\n\\centering\n{text}{below}\n\\end{{{kind}}}\n"
     comments = [f"needs \\usepackage{{{needs}}}", *[caption] * (not captioned), *comments]
     if letters := sorted(set(_NOT_IN_PDFLATEX.findall(text))):

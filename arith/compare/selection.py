@@ -61,7 +61,6 @@ class Selection:
 
     @property
     def roots(self) -> tuple[Path, ...]:
-        """Return all folders of runs."""
         return self.root, *self.others
 
     @cached_property

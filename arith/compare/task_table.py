@@ -106,22 +106,18 @@ class TaskTable(Ranking[Line]):
 
     @property
     def tasks(self) -> list[str]:
-        """Return the tasks in the order of the columns."""
         return [runs.task for runs in self.runs]
 
     @property
     def panels(self) -> list[Panel]:
-        """Return all that is scored."""
         return [panel for line in self.rows for panel in line.cells.values()]
 
     @property
     def has_unranked(self) -> bool:
-        """Tell whether an encoding did not converge in a task."""
         return any(panel.convergence for panel in self.panels)
 
     @property
     def has_one_seed(self) -> bool:
-        """Tell whether an encoding has a single seed in a task."""
         return any(len(panel.seeds) == 1 for panel in self.panels)
 
     @property
@@ -212,38 +208,40 @@ class TaskTable(Ranking[Line]):
                     result.append(RankCorrelation(task, rho, len(pairs), leading_rho, len(leading)))
         return result
 
-    def _correlation_note(self) -> list[str]:
-        """Return the rank correlations as a sentence, if there are any."""
+    def _correlation_note(self) -> str:
+        """Return the rank correlations in two sentences; "" if there are none."""
+        correlations = self.rank_correlations
+        if not correlations:
+            return ""
         values = [
             f"{each.task} {captions.signed(each.all, 2)} ({captions.signed(each.leading, 2)})"
-            for each in self.rank_correlations
+            for each in correlations
         ]
-        if not values:
-            return []
-        counts = {f"{each.encodings} ({each.leading_encodings})" for each in self.rank_correlations}
-        return [
+        counts = {f"{each.encodings} ({each.leading_encodings})" for each in correlations}
+        return (
             f"Rank correlation (Spearman) with the order in {self.tasks[0]}, over the encodings "
             "that are not task-structured, and in brackets over the half of them that leads there: "
             f"{', '.join(values)}. Numbers of encodings: {', '.join(sorted(counts))}."
-        ]
+        )
 
     def notes(self, columns: Sequence[Column[Line]] = ()) -> list[str]:
         keys = [column.key for column in columns or self.columns]
         ranked = "mean_rank" in keys
         ranges = captions.RANGES * captions.has_ranges(self.panels, [_SHOWN])
-        ranks = [_ORDER, self.uncounted, _COUNTS if self.has_counts else ""] if ranked else []
         signs = [
-            _NOT_CONVERGED if self.has_unranked else "",
-            _SEED_NOTE if self.has_one_seed else "",
+            *[_ORDER, self.uncounted, _COUNTS * self.has_counts] * ranked,
+            _NOT_CONVERGED * self.has_unranked,
+            _SEED_NOTE * self.has_one_seed,
         ]
-        return [
+        paragraphs = [
             f"Exact match out of distribution in percent, mean ± 95{NBSP}% interval over seeds "
             f"(Student{NBSP}t). {ranges}".rstrip(),
-            *filter(None, [" ".join(filter(None, [*ranks, *signs]))]),
-            *(self._correlation_note() if ranked else []),
+            " ".join(filter(None, signs)),
+            self._correlation_note() * ranked,
             *(runs.source for runs in self.runs if ranked or column_key(runs.task) in keys),
             *captions.left_out(self.left_out),
         ]
+        return [paragraph for paragraph in paragraphs if paragraph]
 
 
 def _spearman(pairs: Sequence[tuple[float, float]]) -> float:

@@ -139,13 +139,6 @@ def _page(
 ) -> style.Page:
     """Return the page of panels, with its legend and caption."""
     lengths = panels[0].axes
-    clauses = [_HIDDEN * any(len(panel.seeds) > 1 for panel in panels), order]
-    end = style.percent_tick(look.vmax / 100)
-    clauses += [f"colours of exact match end at {end}" * (look.vmax < 100)]
-    if place.brief:
-        clauses.insert(0, f"axes: {unit(lengths[0])} of the operands" * bool(operand(lengths[0])))
-        clauses.insert(1, SHORT_WORDS[len(place.means)])
-        clauses += [f"axis: {axis.name}" for axis in lengths if axis.is_place]
     handles = [Patch(label="trained lengths", **_OUTLINE)]
     signs = ["framed: trained lengths"]
     if compared:
@@ -154,7 +147,15 @@ def _page(
         words += [f"small but significant: {labels[panel.name]} higher" for panel in panels]
         looks = [style.PALE, *difference_colours()([128, 127])]
         handles += [Patch(label=w, facecolor=look) for w, look in zip(words, looks, strict=True)]
-    clauses += signs * (not look.legend)
+    clauses = [
+        f"axes: {unit(lengths[0])} of the operands" * (place.brief and bool(operand(lengths[0]))),
+        SHORT_WORDS[len(place.means)] * place.brief,
+        _HIDDEN * any(len(panel.seeds) > 1 for panel in panels),
+        order,
+        f"colours of exact match end at {style.percent_tick(look.vmax / 100)}" * (look.vmax < 100),
+        *(f"axis: {axis.name}" for axis in lengths if place.brief and axis.is_place),
+        *signs * (not look.legend),
+    ]
     return style.page(
         place.width,
         place.height,

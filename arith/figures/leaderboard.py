@@ -9,7 +9,7 @@ from matplotlib.lines import Line2D
 from matplotlib.text import Annotation
 
 from tape_arith.arith.compare.board import Board, Row, Section
-from tape_arith.arith.compare.captions import NBSP, decimals, left_out
+from tape_arith.arith.compare.captions import NBSP, left_out, percent_alone
 from tape_arith.arith.compare.lengths import cell
 from tape_arith.arith.figures import style
 from tape_arith.arith.figures.text import fit, text_width
@@ -63,7 +63,7 @@ def compose(
     for y, row in placed.items():
         colour, ink = (COLOUR, "black") if row.rank else (NOT_RANKED, NOT_RANKED)
         draw_seeds(ax, y, row.panel, "out_of_distribution", colour)
-        numbers = [_percent(row.panel.mean(region)) for region in _MEANS]
+        numbers = [percent_alone(row.panel.mean(region)) for region in _MEANS]
         numbers.append(str(len(row.panel.seeds)))
         for text, right in zip(numbers, _COLUMNS.values(), strict=True):
             write_right(ax, right, y, text, ink)
@@ -149,10 +149,6 @@ def _annotate(ax: Axes, text: str, at: tuple[float, float], x: float, **look: An
     note = ax.annotate(text, at, (x, 0), fontsize=LETTERS, **look)
     note.set_in_layout(False)
     return note
-
-
-def _percent(mean: float | None) -> str:
-    return "-" if mean is None else f"{100 * mean:.{decimals(mean)}f}"
 
 
 def _note(board: Board, end: int) -> str:

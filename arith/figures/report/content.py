@@ -147,21 +147,18 @@ def _curves(
     encodings = list(rows.encoding.unique())
     shown = [name for name in encodings if name in board.references] or encodings[:_SHOWN]
     for encoding, look in looks_of(encodings).items():
-        drawn: dict[str, Any] = {}
+        name = board.label(encoding)
+        drawn: dict[str, Any] = {
+            "encoding": name,
+            "shown": encoding in shown,
+            "colour": look.colour,
+            "dash": " ".join(f"{_PEN * each:g}" for each in look.dashes),
+        }
         for quantity in ("loss", "held_out", "out_of_distribution"):
             drawn[quantity] = _lines(_thinned(curves[encoding, quantity, 0], 200))
         if encoding in scored:
             drawn["by_length"] = _lines(pd.DataFrame(scored[encoding].seeds_by_length()).T)
-        name, dash = board.label(encoding), " ".join(f"{_PEN * each:g}" for each in look.dashes)
-        lines.append(
-            {
-                "encoding": name,
-                "shown": encoding in shown,
-                "colour": look.colour,
-                "dash": dash,
-                **drawn,
-            }
-        )
+        lines.append(drawn)
         by_length = rows[(rows.encoding == encoding) & (rows.quantity == "by_length")]
         if len(by_length):
             table = by_length.pivot_table(index="step", columns="part", values="value")
