@@ -43,12 +43,8 @@ def sections(panels: Iterable[Panel]) -> dict[str, list[Panel]]:
     """Return the panels by section, in the order of SECTIONS and `by_rank`, without empty ones."""
     by_title: dict[str, list[Panel]] = {title: [] for title in SECTIONS}
     for panel in sorted(panels, key=by_rank):
-        by_title[section(panel)].append(panel)
+        by_title[prior(panel) if panel.ranked else _NOT_RANKED].append(panel)
     return {title: members for title, members in by_title.items() if members}
-
-
-def section(panel: Panel) -> str:
-    return prior(panel) if panel.ranked else _NOT_RANKED
 
 
 def prior(panel: Panel) -> str:

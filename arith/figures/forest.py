@@ -18,10 +18,9 @@ from tape_arith.arith.figures.leaderboard import (
     LETTERS,
     PAGE_WIDTH,
     ROW,
-    draw_names,
     heights,
+    label_rows,
     write_right,
-    write_title,
 )
 from tape_arith.arith.grids.statistics import Welch
 
@@ -59,7 +58,8 @@ def compose(
         raise UsageError(
             f"no other encoding is ranked with two seeds: nothing to compare {other} with"
         )
-    titles, placed = heights(board.only([*effects]))
+    shown = board.only([*effects])
+    _, placed = heights(shown)
     known = [each.welch for each in effects.values() if each.welch]
     low = min(0.0, *(100 * each.difference for each in known))
     high = max(1.0, *(100 * each.difference for each in known))
@@ -84,9 +84,7 @@ def compose(
     ax.xaxis.set_major_formatter(lambda value, _: signed(value, 0))
     ax.set_xlabel(f"points out of distribution, from {board.label(other)}")
     ax.axvline(0, color="black", linewidth=0.7, zorder=1)
-    draw_names(ax, board, placed, width)
-    for head, right in _COLUMNS.items():
-        write_right(ax, right, -0.6, head, style.GREY)
+    label_rows(figure, shown, _COLUMNS)
     for y, row in placed.items():
         ax.axhline(y, color="#efefef", linewidth=0.5, zorder=0)
         test, pairs = effects[row.panel.name].welch, effects[row.panel.name].paired
@@ -101,8 +99,6 @@ def compose(
         if pairs is not None:
             ends = [100 * (pairs.difference + sign * pairs.half_width) for sign in (-1, 1)]
             ax.plot(ends, [y, y], **_PAIRED, color=COLOUR, zorder=3)
-    for y, section in titles.items():
-        write_title(figure, ax, y, section)
     return figure
 
 

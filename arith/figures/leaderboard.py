@@ -42,7 +42,7 @@ def compose(
 ) -> Figure:
     """Return the figure; its only axes has percent from left to right and rows from the top."""
     width = width or PAGE_WIDTH
-    titles, placed = heights(board)
+    _, placed = heights(board)
     values = [v for panel in board.panels for v in panel.seed_means("out_of_distribution")]
     # The axis shows all seeds but may cut intervals off: the interval of a few seeds far apart
     # would leave little room for all the rest.
@@ -57,9 +57,7 @@ def compose(
     ax.set_xticks([step * n for n in range(int(end / step) + 1)])
     ax.xaxis.set_major_formatter("{x:g}")
     ax.set_xlabel(f"exact match out of distribution,{NBSP}%")
-    draw_names(ax, board, placed, width)
-    for head, right in _COLUMNS.items():
-        write_right(ax, right, -0.6, head, style.GREY)
+    label_rows(figure, board, _COLUMNS)
     for y, row in placed.items():
         colour, ink = (COLOUR, "black") if row.rank else (NOT_RANKED, NOT_RANKED)
         draw_seeds(ax, y, row.panel, "out_of_distribution", colour)
@@ -67,8 +65,6 @@ def compose(
         numbers.append(str(len(row.panel.seeds)))
         for text, right in zip(numbers, _COLUMNS.values(), strict=True):
             write_right(ax, right, y, text, ink)
-    for y, section in titles.items():
-        write_title(figure, ax, y, section)
     return figure
 
 
@@ -84,9 +80,13 @@ def heights(board: Board) -> tuple[dict[float, Section[Row]], dict[float, Row]]:
     return titles, rows
 
 
-def draw_names(ax: Axes, board: Board, placed: Mapping[float, Row], width: float) -> None:
-    """Write the name of each row at the left, and the scale at both ends of a tall axes."""
-    room = _NAMES * width / PAGE_WIDTH
+def label_rows(figure: Figure, board: Board, columns: Mapping[str, float]) -> None:
+    """Write the names of rows, the titles of sections, the heads of `columns` at the right.
+
+    The scale is at both ends of a tall axes.
+    """
+    (ax,), (titles, placed) = figure.axes, heights(board)
+    room = _NAMES * figure.get_figwidth() / PAGE_WIDTH
     names = [fit(board.label(row.panel.name), room, LETTERS) for row in placed.values()]
     ax.set_yticks(list(placed), [name for name, _ in names])
     style.finish(ax, grid="x")
@@ -98,6 +98,10 @@ def draw_names(ax: Axes, board: Board, placed: Mapping[float, Row], width: float
     for (label, (_, size)), row in zip(labels, placed.values(), strict=True):
         ink = "black" if row.rank else NOT_RANKED
         label.set(fontsize=size, color=ink, va="center_baseline")
+    for head, right in columns.items():
+        write_right(ax, right, -0.6, head, style.GREY)
+    for y, section in titles.items():
+        _write_title(figure, ax, y, section)
 
 
 def draw_seeds(ax: Axes, y: float, panel: Panel, region: Region, colour: str) -> None:
@@ -125,7 +129,7 @@ def seed_signs(panels: Sequence[Panel], *, grey: bool = False) -> list[Line2D]:
     return handles + grey * [Line2D([], [], color=NOT_RANKED, **square, label="not ranked")]
 
 
-def write_title(figure: Figure, ax: Axes, y: float, section: Section[Row]) -> None:
+def _write_title(figure: Figure, ax: Axes, y: float, section: Section[Row]) -> None:
     """Write a section's title at the left edge of the page, then why it is separate."""
     place: dict[str, Any] = {"xycoords": (figure.transFigure, ax.transData)}
     _annotate(ax, section.title, (0, y), 4, fontweight="bold", **place)
