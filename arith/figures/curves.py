@@ -71,14 +71,12 @@ def compose(
     axes = [block.ravel() for block in np.split(rows_of_axes, np.cumsum(needed)[:-1])]
     for ax in (*axes[0][3:], *chain.from_iterable(axes[1:])):
         ax.set_axis_off()
-    for ax, quantity, title, label, top in zip(
-        axes[0][:3],
-        ("loss", "held_out", "out_of_distribution"),
-        ("training loss", "in distribution", "out of distribution"),
-        ("nats per scored token", "exact match", outside),
-        (None, 1.0, end),
-        strict=True,
-    ):
+    quantities_of_all = [
+        ("loss", "training loss", "nats per scored token", None),
+        ("held_out", "in distribution", "exact match", 1.0),
+        ("out_of_distribution", "out of distribution", outside, end),
+    ]
+    for ax, (quantity, title, label, top) in zip(axes[0], quantities_of_all, strict=False):
         lines = [(curves[name, quantity, 0], look) for name, look in looks.items()]
         _draw_panel(ax, lines, title, label, last, top)
         if guess and top:

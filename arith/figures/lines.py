@@ -44,9 +44,8 @@ def compose(panels: Sequence[Panel], labels: Mapping[str, str], order: str, look
     looks = looks_of(panel.name for panel in panels)
     has_means = look.numbers != "none"
     handles = [
-        Line2D([], [], label=label, **looks[panel.name].line)
+        Line2D([], [], label=_legend(panel, labels, brief, has_means), **looks[panel.name].line)
         for panel in panels
-        for label in [_legend_line(panel, labels, brief, has_means)]
     ]
     clauses = [_BANDS, _BRIEF_WORDS * (brief and has_means), order]
     guess = captions.chance(panels[0].task)
@@ -75,7 +74,7 @@ def compose(panels: Sequence[Panel], labels: Mapping[str, str], order: str, look
     return figure
 
 
-def _legend_line(panel: Panel, labels: Mapping[str, str], brief: bool, has_means: bool) -> str:
+def _legend(panel: Panel, labels: Mapping[str, str], brief: bool, has_means: bool) -> str:
     words = _BRIEF if brief else REGION_WORDS
     mean = f": {captions.mean_line(panel, 'out_of_distribution', words)}" * has_means
     line = f"{labels[panel.name]}{mean}"
