@@ -152,11 +152,5 @@ def score_model(
     runner = Runner(decoder, hardware)
     now = scoring_now(runner, scoring_facts(runner.hardware))
     with bar(f"score {name} seed {seed}", config.problems_per_cell * bucket.num_cells) as update:
-        return score_grid(
-            runner,
-            bucket,
-            grid,
-            save=lambda grid: None,
-            progress=lambda count: update(grid.num_scored),
-            now=now,
-        )
+        score_grid(runner, bucket, grid, save=lambda grid: None, progress=update, now=now)
+    return grid

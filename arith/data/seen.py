@@ -21,15 +21,15 @@ class SeenProblems:
     """
 
     def __init__(
-        self, training: Bucket, count: int, proceed: Callable[[int], None] = lambda done: None
+        self, training: Bucket, count: int, before_piece: Callable[[], None] = lambda: None
     ) -> None:
-        """Generate the first `count` problems of `training`; `proceed` gets the number so far."""
+        """Generate the first `count` problems of `training`."""
         self._multipliers = _odd_words(training.longest)
         self.most = np.array(training.most)
         parts = [np.zeros(0, np.uint64)]
         for start, stop in _pieces(count):
+            before_piece()
             parts.append(np.unique(self._fingerprints(training.problems(start, stop))))
-            proceed(stop)
         self._known = np.unique(np.concatenate(parts))
 
     def __call__(self, problems: Problems) -> Bools:

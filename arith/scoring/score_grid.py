@@ -24,56 +24,20 @@ def score_grid(
     bucket: Bucket,
     grid: Grid,
     save: Callable[[Grid], None],
-    progress: Callable[[int], None] = lambda rows: None,
+    progress: Callable[[int], None] = lambda scored: None,
     should_stop: Callable[[], bool] = lambda: False,
     now: Mapping[str, Any] | None = None,
     seen: Callable[[Problems], NDArray[np.bool_]] | None = None,
-) -> Grid:
+) -> None:
     """Fill `grid` from where it stopped on; a block holds one problem of every cell.
 
-    `save` is called now and then and before the end, `should_stop` after every round of about a
-    second, so that each call gets a little further. `now` is what `scoring_now` returned; a grid
-    that is scored in several calls stores all values. `seen` tells which problems training has
-    seen, as `data.seen.SeenProblems` does.
+    `save` is called now and then and at the end, `progress` and `should_stop` after every round of
+    about a second, so that each call gets a little further. `now` is what `scoring_now` returned; a
+    grid that is scored in several calls stores all values. `seen` tells which problems training has
+    seen, as `data.seen.SeenProblems` does. Raises Stopped; the caller saves the grid then.
     """
     runner.decoder.eval()
-    try:
-        _set_threshold(runner, bucket, grid, {**(now or scoring_now(runner))}, should_stop)
-        _fill(runner, bucket, grid, save, progress, should_stop, seen)
-    except Stopped:
-        save(grid)
-    return grid
-
-
-def _set_threshold(
-    runner: Runner,
-    bucket: Bucket,
-    grid: Grid,
-    now: dict[str, Any],
-    should_stop: Callable[[], bool],
-) -> None:
-    """Measure what is left of the threshold in `grid.scoring`. Raises Stopped."""
-    begin_scoring(grid, now)
-    probed = probed_problems(bucket, grid.evaluation.problems_per_cell * bucket.num_cells)
-    if not _are_known(now, grid.scoring):  # the rest is scored on another machine: to the end
-        for _ in probe(runner, *probed, now, should_stop):
-            pass
-        grid.scoring = _joined_facts(grid.scoring, now)
-    for _ in probe(runner, *probed, grid.scoring, should_stop):
-        if should_stop():
-            raise Stopped
-
-
-def _fill(
-    runner: Runner,
-    bucket: Bucket,
-    grid: Grid,
-    save: Callable[[Grid], None],
-    progress: Callable[[int], None],
-    should_stop: Callable[[], bool],
-    seen: Callable[[Problems], NDArray[np.bool_]] | None,
-) -> None:
-    """Score the problems of `grid` that are not counted. Raises Stopped."""
+    _set_threshold(runner, bucket, grid, {**(now or scoring_now(runner))}, should_stop)
     pairs, per_cell = bucket.num_cells, grid.evaluation.problems_per_cell
     saved = time.perf_counter()
     while not grid.complete:
@@ -101,9 +65,28 @@ def _fill(
             if not grid.chunk_rows or time.perf_counter() - saved > _BETWEEN_SAVES:
                 save(grid)
                 saved = time.perf_counter()
-            progress(len(rows))
+            progress(grid.num_scored)
             if not grid.complete and should_stop():
                 raise Stopped
+
+
+def _set_threshold(
+    runner: Runner,
+    bucket: Bucket,
+    grid: Grid,
+    now: dict[str, Any],
+    should_stop: Callable[[], bool],
+) -> None:
+    """Measure what is left of the threshold in `grid.scoring`. Raises Stopped."""
+    begin_scoring(grid, now)
+    probed = probed_problems(bucket, grid.evaluation.problems_per_cell * bucket.num_cells)
+    if not _are_known(now, grid.scoring):  # the rest is scored on another machine: to the end
+        for _ in probe(runner, *probed, now, should_stop):
+            pass
+        grid.scoring = _joined_facts(grid.scoring, now)
+    for _ in probe(runner, *probed, grid.scoring, should_stop):
+        if should_stop():
+            raise Stopped
 
 
 def scoring_now(runner: Runner, facts: Mapping[str, str | float] | None = None) -> dict[str, Any]:

@@ -93,12 +93,6 @@ def score_run(
         bar(title, num_problems, grid.num_scored) as update,
     ):
         grid = _begun(file, empty, fresh)  # another process may have scored until now
-        done = grid.num_scored
-
-        def progress(count: int) -> None:
-            nonlocal done
-            done += count
-            update(done)
 
         def save(grid: Grid) -> None:
             check_lock(run.path)
@@ -119,11 +113,14 @@ def score_run(
             try:
                 if any(should_stop() for _ in preparing):
                     raise Stopped
-                seen = _seen_problems(record, title, should_stop)
+                if record.problems_seen > SOON_MADE:
+                    problems = f"the {record.problems_seen:,} problems of its training"
+                    say(f"{title}: first, {problems} are generated")
+                training = record.config.bucket(record.seed)
+                seen = SeenProblems(training, record.problems_seen, before_piece)
+                score_grid(runner, bucket, grid, save, update, should_stop, now, seen)
             except Stopped:
                 save(grid)
-            else:
-                score_grid(runner, bucket, grid, save, progress, should_stop, now, seen)
         run.write_timing(stage, seconds + time.perf_counter() - began)
     return grid
 
@@ -141,18 +138,6 @@ def _untrained_lengths(pe: PositionalEncoding, bucket: Bucket) -> dict[str, floa
     limits = pe.trained_reach()
     facts = {unit: f"untrained_beyond_{unit}" for unit in limits if limits[unit] < longest[unit]}
     return {fact: limits[unit] for unit, fact in facts.items()}
-
-
-def _seen_problems(record: RunRecord, title: str, should_stop: Callable[[], bool]) -> SeenProblems:
-    """Generate what training has seen again. Raises Stopped if `should_stop` is urgent."""
-
-    def proceed(done: int) -> None:
-        if is_urgent(should_stop):
-            raise Stopped
-
-    if record.problems_seen > SOON_MADE:
-        say(f"{title}: first, the {record.problems_seen:,} problems of its training are generated")
-    return SeenProblems(record.config.bucket(record.seed), record.problems_seen, proceed)
 
 
 def empty_grid(

@@ -70,8 +70,8 @@ def made_run(
 def scored(folder: Run, decoder: Decoder) -> None:
     """Write the grid of a run."""
     record, bucket = folder.record(), problems(folder.record().config)
-    empty = empty_grid(record, bucket, record.config.problems_per_cell)
-    grid = score_grid(Runner(decoder, FLOAT32), bucket, empty, save=lambda grid: None)
+    grid = empty_grid(record, bucket, record.config.problems_per_cell)
+    score_grid(Runner(decoder, FLOAT32), bucket, grid, save=lambda grid: None)
     grid.save(folder.grid_file())
 
 
