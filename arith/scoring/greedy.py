@@ -14,6 +14,7 @@ import torch
 from numpy.typing import NDArray
 
 from tape_arith.arith.data.bucket import Bucket
+from tape_arith.arith.data.rows import pad
 from tape_arith.arith.decoders.failures import fitting
 from tape_arith.arith.grids.axes import Axes, number_longer
 from tape_arith.arith.scoring.score import to_device, tokens_a_group
@@ -61,9 +62,8 @@ def _answers(runner: Runner, problems: Problems, keys: NDArray[np.int64]) -> lis
     """Return the answers of one batch. Each step runs the unfinished rows whole, with no cache."""
     prompts, bounds = problems.prompt_lengths, problems.final_lengths
     width = int(bounds.max())
-    inside = np.arange(width) < prompts[:, None]
-    source = np.minimum(problems.starts[:, None] + np.arange(width), len(problems.tokens) - 1)
-    tokens = np.where(inside, problems.tokens[source], PAD).astype(np.int64)
+    whole = pad(problems, keys, np.arange(len(keys)), width).inputs
+    tokens = np.where(np.arange(width) < prompts[:, None], whole, PAD)
     lengths = prompts.copy()
     unfinished = np.arange(len(keys))
     tensor = partial(to_device, device=runner.hardware.device)
