@@ -50,6 +50,7 @@ class Stepper:
     ) -> None:
         self.runner = runner
         self.decoder = runner.decoder
+        self.parameters = trained_parameters(runner.decoder)
         self.hardware = runner.hardware
         self.bucket = bucket
         self.config = config
@@ -107,8 +108,8 @@ class Stepper:
         self.decoder.train()
         own = self.processes.rows(problems, keys)
         loss = self.accumulate_gradient(*own, answer_tokens, int(keys[0]))
-        parameters = [*trained_parameters(self.decoder).values()]
         if self.processes.size > 1:
+            parameters = self.parameters.values()
             for parameter in parameters:
                 if parameter.grad is None:  # this process got no row of the batch
                     parameter.grad = torch.zeros_like(parameter)
@@ -146,7 +147,7 @@ class Stepper:
         return fitting(attempt, self, largest, work=f"step {self.step + 1}", tell=self.tell)
 
     def _accumulate(self, groups: Iterator[Rows], answer_tokens: int) -> Tensor:
-        parameters = [*trained_parameters(self.decoder).values()]
+        parameters = [*self.parameters.values()]
 
         def gradients(rows: Rows) -> Sequence[Tensor]:
             if self.why_not_recorded is None:
@@ -179,8 +180,7 @@ class Stepper:
 
         Nothing is updated if `loss` or the norm is not finite.
         """
-        parameters = [*trained_parameters(self.decoder).values()]
-        norm = torch.nn.utils.clip_grad_norm_(parameters, self.config.clip)
+        norm = torch.nn.utils.clip_grad_norm_(self.parameters.values(), self.config.clip)
         factor = self.schedule.factor(self.step)
         for group in self.optimizer.param_groups:
             group["lr"] = self.config.learning_rate * factor * group["lr_factor"]

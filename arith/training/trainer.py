@@ -22,7 +22,7 @@ from tape_arith.arith.scoring.score import score
 from tape_arith.arith.stopping import Stopped, is_urgent
 from tape_arith.arith.tasks.task import Problems
 from tape_arith.arith.training.evaluation import STATE_PROBLEMS, SmallGrid, state_measures
-from tape_arith.arith.training.step import Stepper, trained_parameters
+from tape_arith.arith.training.step import Stepper
 from tape_arith.models.runner import Runner
 
 HELD_OUT_PROBLEMS = 512
@@ -185,11 +185,8 @@ class Trainer(Stepper):
 
     def check_weights(self) -> None:
         """Raise NotFinite if a weight or a moment is not finite, so that no such state is saved."""
-        tensors = [
-            tensor
-            for p in trained_parameters(self.decoder).values()
-            for tensor in (p, *self._moments(p))
-        ]
+        parameters = self.parameters.values()
+        tensors = [tensor for p in parameters for tensor in (p, *self._moments(p))]
         if not bool(torch.stack([tensor.isfinite().all() for tensor in tensors]).all()):
             raise NotFinite(f"the weights are not finite after {self._at(self.step)}", False)
 
@@ -275,7 +272,7 @@ class Trainer(Stepper):
         self.check_steps()
         self.check_weights()
         tensors = {f"model/{name}": value for name, value in self.decoder.state_dict().items()}
-        for name, parameter in trained_parameters(self.decoder).items():
+        for name, parameter in self.parameters.items():
             tensors[f"exp_avg/{name}"], tensors[f"exp_avg_sq/{name}"] = self._moments(parameter)
         facts = {name: getattr(self, name) for name in _Progress.model_fields}
         if self.owed is None:
@@ -294,7 +291,7 @@ class Trainer(Stepper):
             self.losses = [torch.tensor(loss, device=device) for loss in progress.losses]
             for name, value in self.decoder.state_dict().items():
                 value.copy_(_fitting(tensors[f"model/{name}"], value))
-            for name, parameter in trained_parameters(self.decoder).items():
+            for name, parameter in self.parameters.items():
                 self.optimizer.state[parameter] = {
                     # Adam does not count skipped steps.
                     "step": torch.tensor(float(self.step - self.skipped), device=device),
