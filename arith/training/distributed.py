@@ -65,13 +65,13 @@ class ProcessGroup:
 
     def any(self, flag: bool) -> bool:
         """Tell whether `flag` is set in any process."""
-        count = torch.tensor([float(flag)], device=self.device if self.size > 1 else "cpu")
+        count = torch.tensor([float(flag)], device=self.device)
         self.all_reduce([count])
         return bool(count)
 
     def broadcast(self, tensors: Sequence[Tensor]) -> None:
         """Overwrite `tensors` with those of the first process."""
-        for tensor in tensors if self.size > 1 else ():
+        for tensor in tensors:
             with _explain_lost_peer():
                 dist.broadcast(tensor, src=0)
 
@@ -116,7 +116,7 @@ def process_group() -> Iterator[ProcessGroup]:
             )
     device = "cpu"
     if torch.cuda.is_available():
-        device = f"cuda:{int(os.environ['LOCAL_RANK']) % torch.cuda.device_count()}"
+        device = f"cuda:{int(given['LOCAL_RANK']) % torch.cuda.device_count()}"
         torch.cuda.set_device(device)
     backend = "gloo" if device == "cpu" else "nccl"
     # Import this before the group exists; an optimizer's first step would import it later. Default
