@@ -1,8 +1,5 @@
 """One training, from a recipe to final weights; a repeated call continues where it stopped.
 
-    with Session.open(run, options) as session:
-        session.train(should_stop)
-
 The recipe is the run's record. From it follow the problems (batches.py, data.py), the decoder and
 the runner that computes with it, the steps (step.py, trainer.py), their checkpoints
 (checkpoints.py) and the final weights. begin.py writes what is on disk before the first step.
@@ -68,8 +65,8 @@ def continue_run(
     should_stop: Callable[[], bool],
 ) -> Run:
     """Train a run from its last checkpoint on. Raises as `Session`."""
-    with Session.open(run, options, processes) as session:
-        session.train(should_stop)
+    with lock_folder(run.path):
+        Session(run, options, processes).train(should_stop)
     return run
 
 
@@ -128,7 +125,7 @@ def build_trainer(
 
 
 class Session:
-    """The training of a run by this process, the first of `processes`.
+    """The training of a run, whose folder is locked, by this process, the first of `processes`.
 
     Raises UsageError if the run began on another version of the task.
     """
@@ -139,15 +136,6 @@ class Session:
         self.processes = processes
         self.record = run.record()
         check_can_continue(run.path, self.record)
-
-    @classmethod
-    @contextmanager
-    def open(
-        cls, run: Run, options: TrainOptions = DEFAULTS, processes: ProcessGroup = SINGLE
-    ) -> Iterator["Session"]:
-        """Lock the folder of a run that has a record, and read its recipe."""
-        with lock_folder(run.path):
-            yield cls(run, options, processes)
 
     def train(self, should_stop: Callable[[], bool]) -> None:
         """Train to the end of the budget, or until `should_stop` is true after a step, and save.

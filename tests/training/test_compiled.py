@@ -164,6 +164,6 @@ def test_a_preset_may_ask_for_compiling(
     if "began" in facts:
         folder.update_record(machines=(Machine(**MACHINE | facts["began"]),))
     options = TrainOptions(compute=Compute("eager", facts.get("asked")))
-    with Session.open(folder, options, ProcessGroup(size=facts.get("processes", 1))) as one:
-        assert one._compute() == Compute("eager", expected)
+    one = Session(folder, options, ProcessGroup(size=facts.get("processes", 1)))
+    assert one._compute() == Compute("eager", expected)
     assert ("not compiled:" in capsys.readouterr().err) == ("lacks" in facts)
