@@ -5,15 +5,18 @@ Legend: B problems of a batch, T tokens.
 
 from collections.abc import Iterator
 from functools import cached_property
-from typing import Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
 from tape_arith.arith.data.bucket import Bucket
+from tape_arith.arith.data.dataset import Dataset
 from tape_arith.arith.data.rows import Rows, few_shapes, groups_of_few_shapes, pack, prepend_bos
 from tape_arith.arith.runs.config import Config
 from tape_arith.arith.tasks.task import Problems, concatenate
+
+Source = Bucket | Dataset
+"""A source of problems: a Dataset reads from disk what a Bucket generates."""
 
 # Tokens per group on a CPU: larger groups leave its caches, smaller ones are mostly overhead.
 _TOKENS_A_GROUP = 2_300
@@ -21,12 +24,6 @@ _TOKENS_A_GROUP = 2_300
 # millisecond, and keeps the last 1,024. If every group had its own shape, a step at hidden size 256
 # would spend a fifth of its time on that.
 _WIDTHS = 32
-
-
-class Source(Protocol):
-    """A source of problems: a Dataset reads from disk what a Bucket generates."""
-
-    def problems(self, start: int, stop: int) -> Problems: ...
 
 
 class Batches:
