@@ -32,13 +32,16 @@ from tape_arith.models.errors import UsageError, unknown
 KINDS = ("encoding", "extrapolation", "modifier")
 
 _ROOT = Path(__file__).parents[2]
-_FOLDERS = {
-    "encoding": "models/encodings",
-    "model": "models/others",
-    "task": "arith/tasks",
-    "engine": "arith/sweeps/engines",
+_FILES = {
+    "encoding": "models/encodings/[!_]*.py",
+    "model": "models/others/[!_]*.py",
+    "extrapolation": "models/extrapolations/[!_]*.py",
+    "modifier": "models/modifiers.py",
+    "task": "arith/tasks/[!_]*.py",
+    "engine": "arith/sweeps/engines/[!_]*.py",
 }
-"""Folders of the kinds with one file per name; extrapolations and modifiers are classes."""
+_NAMED_CLASSES = ("extrapolation", "modifier")
+"""Kinds whose names are those of classes; of the others, each file has its own."""
 _OTHER_FILES = {"task": ("task", "load"), "engine": ("worker",)}
 """Files in these folders that define no task or engine."""
 _ON_DISK = ("encoding", "model", "task")
@@ -47,7 +50,7 @@ _ON_DISK = ("encoding", "model", "task")
 
 def folder(kind: str) -> Path:
     """Return the folder of a kind's files."""
-    return _ROOT / _FOLDERS[kind]
+    return _ROOT.joinpath(_FILES[kind]).parent
 
 
 @dataclass(frozen=True)
@@ -130,15 +133,12 @@ def locate(kind: str, name: str) -> Location:
         return on_disk(path, class_name)
     if kind == "encoding" and normalized(name) in known_names("model"):
         kind = "model"
-    return _select(kind, name)
-
-
-def _select(kind: str, name: str) -> Location:
-    """Return the location of `name`. Raises UsageError unless exactly one matches."""
     matches = [location for location in locations(kind) if location.name == normalized(name)]
     if not matches:
         known = trainable_names() if kind == "encoding" else known_names(kind)
-        raise unknown(kind, name, known, _described_by(kind, name))
+        # It may be the word for a kind of encodings, as "rotary".
+        meant = [each.name for each in declarations(kind) if name and each.kind == name.lower()]
+        raise unknown(kind, name, known, meant)
     if len(matches) > 1:
         *first, last = map(str, matches)
         raise UsageError(
@@ -148,23 +148,16 @@ def _select(kind: str, name: str) -> Location:
     return matches[0]
 
 
-def _described_by(kind: str, word: str) -> list[str]:
-    """Return the names whose own kind is `word`, as in "rotary"."""
-    return [each.name for each in declarations(kind) if each.kind and each.kind == word.lower()]
-
-
 def locations(kind: str) -> list[Location]:
     """List all locations of a kind, other packages included; encodings without modifiers."""
-    if kind in _FOLDERS:
-        files = _in_folder(folder(kind), f"tape_arith.{_FOLDERS[kind].replace('/', '.')}")
-        builtin = [file for file in files if file.name not in _OTHER_FILES.get(kind, ())]
-    else:
-        stem, module = _ROOT / "models" / f"{kind}s", f"tape_arith.models.{kind}s"
-        if stem.is_dir():
-            places = [(each.file, each.module) for each in _in_folder(stem, module)]
-        else:
-            places = [(stem.with_suffix(".py"), module)]
-        builtin = [each for place in places for each in _named_classes(*place)]
+    builtin, (place, _, pattern) = list[Location](), _FILES[kind].rpartition("/")
+    package = f"tape_arith.{place.replace('/', '.')}"
+    for file in folder(kind).glob(pattern):
+        name, module = normalized(file.stem), f"{package}.{file.stem}"
+        if kind in _NAMED_CLASSES:
+            builtin += _named_classes(file, module)
+        elif name not in _OTHER_FILES.get(kind, ()):
+            builtin.append(Location(name, file, module))
     return [*builtin, *_installed(f"tape_arith.{kind}s")]
 
 
@@ -185,21 +178,16 @@ def split_modifier(name: str) -> tuple[str, str]:
     (('aug', 'rope'), ('', 'rope'))
     """
     # A file or an encoding whose full name begins with a modifier's takes precedence.
-    if not os.path.isfile(name.partition(":")[0]) and not is_unmodified(name):
+    if not os.path.isfile(name.partition(":")[0]) and normalized(name) not in trainable_names():
         for modifier in known_names("modifier"):
             if normalized(name).startswith(f"{modifier}-"):
                 return modifier, name[len(modifier) + 1 :]
     return "", name
 
 
-def is_unmodified(name: str) -> bool:
-    """Tell whether an encoding or a model has this name, without a modifier."""
-    return normalized(name) in trainable_names()
-
-
 def is_encoding(name: str) -> bool:
     """Tell whether an encoding or a model has this name, modifier or not; ignores files."""
-    return is_unmodified(split_modifier(name)[1])
+    return normalized(split_modifier(name)[1]) in trainable_names()
 
 
 def trainable_names() -> list[str]:
@@ -227,12 +215,6 @@ def declarations(kind: str) -> list[Declaration]:
                 raise
             listed.append(Declaration(name, package=location.package, problem=str(error)))
     return listed
-
-
-def _in_folder(folder: Path, module: str) -> list[Location]:
-    """List the locations of the files in `folder`, the folder of package `module`."""
-    files = (path for path in folder.glob("*.py") if not path.stem.startswith("_"))
-    return [Location(normalized(path.stem), path, f"{module}.{path.stem}") for path in files]
 
 
 @cache
