@@ -152,8 +152,8 @@ class Grid:
         }
         if self.seen is not None and self.seen_exact is not None:
             cells |= {"seen": self.seen.tolist(), "seen_exact": self.seen_exact.tolist()}
-        names = GridDocument.model_fields.keys() - {*CELLS, *SEEN_CELLS}
-        facts = {key: getattr(self, key) for key in GridDocument.model_fields if key in names}
+        names = [name for name in GridDocument.model_fields if name not in (*CELLS, *SEEN_CELLS)]
+        facts: dict[str, Any] = {name: getattr(self, name) for name in names}
         facts |= {"budget": self.budget.as_dict(), "evaluation": self.evaluation.as_dict()}
         facts["axes"] = [axis._asdict() for axis in self.axes]
         if not self.settings:
