@@ -24,7 +24,9 @@ class SeenProblems:
         self, training: Bucket, count: int, before_piece: Callable[[], None] = lambda: None
     ) -> None:
         """Generate the first `count` problems of `training`."""
-        self._multipliers = _odd_words(training.longest)
+        # A fixed random odd multiplier for each place of a problem.
+        words = np.random.Generator(np.random.Philox(0))
+        self._multipliers = words.integers(0, 2**64, training.longest, np.uint64) | np.uint64(1)
         self.most = np.array(training.most)
         parts = [np.zeros(0, np.uint64)]
         for start, stop in _pieces(count):
@@ -63,9 +65,3 @@ def seen_share(seen: SeenProblems, tested: Bucket, per_cell: int) -> float:
 def _pieces(count: int) -> Iterator[tuple[int, int]]:
     for start in range(0, count, _PROBLEMS_A_PIECE):
         yield start, min(start + _PROBLEMS_A_PIECE, count)
-
-
-def _odd_words(count: int) -> NDArray[np.uint64]:
-    """Return a fixed random multiplier for each place of a problem: uint64[count]."""
-    words = np.random.Generator(np.random.Philox(0)).integers(0, 2**64, count, np.uint64)
-    return words | np.uint64(1)

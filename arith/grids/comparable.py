@@ -28,17 +28,17 @@ def check_comparable(grids: Sequence[Grid]) -> None:
 def differences(one: Grid, other: Grid) -> str:
     """Return why two grids must not share a figure, as in "steps 2000, not 1000"; "" if none."""
     facts, other_facts = _facts(one), _facts(other)
-    words = []
+    steps, words = (one.budget.steps, other.budget.steps), []
     for key in dict.fromkeys([*facts, *other_facts]):
         value, other_value = facts.get(key), other_facts.get(key)
         if value == other_value or (key == "precision" and None in (value, other_value)):
             continue
         if key == "precision":
             words.append(f"trained in {value}, not {other_value}")
-        elif key in _BUDGET and 0 in (one.budget.steps, other.budget.steps):
+        elif key in _BUDGET and 0 in steps:
             words.append("trained elsewhere: same_budget=True says that it was on this budget")
-        elif key == "first_steps" and not any(map(_was_extended, (one, other))):
-            continue  # steps say it
+        elif key == "first_steps" and (value, other_value) == steps:
+            continue  # neither was extended: steps say it
         elif key in _WEIGHTS and None in (value, other_value):
             words.append("weights of its own" if value is None else "started from another run")
         elif key == "config_sha256":
@@ -48,10 +48,6 @@ def differences(one: Grid, other: Grid) -> str:
         else:
             words.append(f"{key.replace('_', ' ')} {value}, not {other_value}")
     return "; ".join(dict.fromkeys(words))
-
-
-def _was_extended(grid: Grid) -> bool:
-    return grid.budget.first_steps != grid.budget.steps
 
 
 def is_same_run(one: Grid, other: Grid) -> bool:

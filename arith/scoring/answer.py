@@ -143,18 +143,15 @@ def _places(name: str, tokens: Sequence[str]) -> list[str]:
     """
     task = load_task(name)
     places = []
-    for is_digit, group in groupby(tokens, lambda t: t.isdecimal() or t in task.format.symbols):
+    for _, group in groupby(tokens, lambda t: t.isdecimal() or t in task.format.symbols):
         part = list(group)
-        digits = [token for token in part if token.isdecimal()]
-        exponents = iter(range(len(digits)))
+        exponents = list(range(sum(map(str.isdecimal, part))))
         if task.digit_order == "plain":
-            exponents = reversed(range(len(digits)))
+            exponents.reverse()
         for token in part:
-            place = ""
-            if token == "[EOS]":
-                place = "end"
-            elif is_digit and token.isdecimal():
-                exponent = next(exponents)
+            place = "end" if token == "[EOS]" else ""
+            if token.isdecimal():
+                exponent = exponents.pop(0)
                 place = f"{task.base}^{exponent}" if task.digit_order else str(exponent + 1)
             places.append(place)
     return places

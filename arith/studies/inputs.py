@@ -97,8 +97,7 @@ class StudiedRuns:
     @property
     def bucket(self) -> Bucket:
         """The evaluation set."""
-        config = self.record.config
-        return config.evaluation_bucket(self.split)
+        return self.record.config.evaluation_bucket(self.split)
 
     @property
     def num_problems(self) -> int:
