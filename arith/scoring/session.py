@@ -1,7 +1,7 @@
 """Score a run; each call continues where the last one stopped."""
 
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -104,15 +104,14 @@ def score_run(
             reach = _untrained_lengths(runner.decoder.pe, bucket)
             now = scoring_now(runner, {**scoring_facts(runner.hardware), **reach})
             begin_scoring(grid, now)
-            preparing: Iterator[None] = iter(())
-            if load_task(config.task).step_symbols and not grid.num_scored:
-                # No progress is shown meanwhile.
-                count = min(2 * FINAL_ANSWERS, num_problems)
-                say(f"{title}: first, up to {count} final answers are decoded token by token")
-                preparing = add_final_answers(grid.scoring, runner, bucket, grid.axes, num_problems)
             try:
-                if any(should_stop() for _ in preparing):
-                    raise Stopped
+                if load_task(config.task).step_symbols and not grid.num_scored:
+                    # No progress is shown meanwhile.
+                    count = min(2 * FINAL_ANSWERS, num_problems)
+                    say(f"{title}: first, up to {count} final answers are decoded token by token")
+                    parts = add_final_answers(grid.scoring, runner, bucket, grid.axes, num_problems)
+                    if any(should_stop() for _ in parts):
+                        raise Stopped
                 if record.problems_seen > SOON_MADE:
                     problems = f"the {record.problems_seen:,} problems of its training"
                     say(f"{title}: first, {problems} are generated")
