@@ -48,15 +48,12 @@ class Batches:
         size, total = self.config.batch_size, self.config.num_problems
         start = self.skip + step * size
         end = start + size
-        spans = []
-        while start < end:
-            first = start % total
-            count = min(total - first, end - start)
-            spans.append((first, first + count, start // total))
-            start += count
-        problems = concatenate([self.source.problems(first, stop) for first, stop, _ in spans])
-        drawn = [self.bucket.keys(first, stop, draw=epoch) for first, stop, epoch in spans]
-        keys = np.concatenate(drawn)
+        parts, drawn = [], []
+        for epoch in range(start // total, -(-end // total)):
+            span = max(start - epoch * total, 0), min(end - epoch * total, total)
+            parts.append(self.source.problems(*span))
+            drawn.append(self.bucket.keys(*span, draw=epoch))
+        problems, keys = concatenate(parts), np.concatenate(drawn)
         return prepend_bos(problems, keys, self.config.leading_bos), keys
 
     def padded(
