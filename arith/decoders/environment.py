@@ -57,17 +57,16 @@ def record_machine(run: Run, now: Machine) -> None:
 
     Reports on stderr the changes that may make a resumed run differ from an unbroken one.
     """
-    machines = run.record().machines
-    for last in machines[-1:]:
-        before_and_now = [(name, getattr(last, name), getattr(now, name)) for name in _DECIDES_BITS]
+    record = run.record()
+    if last := record.machine:
         changes = [
-            f"{_key(name)} changed from {before} to {value}"
-            for name, before, value in before_and_now
-            if before != value
+            f"{_key(name)} changed from {getattr(last, name)} to {getattr(now, name)}"
+            for name in _DECIDES_BITS
+            if getattr(last, name) != getattr(now, name)
         ]
         if changes and run.state().weights == "checkpoint":
             say("note: not bit for bit an unbroken run: since the last call " + ", ".join(changes))
-    run.update_record(machines=(*(each for each in machines if each != now), now))
+    run.update_record(machines=(*(each for each in record.machines if each != now), now))
 
 
 def _key(name: str) -> str:
