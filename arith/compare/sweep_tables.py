@@ -7,18 +7,16 @@ from typing import Generic, NamedTuple, TypeVar
 
 from tape_arith.arith.compare.captions import signed
 from tape_arith.arith.compare.columns import UNKNOWN, Column, choose, numbers, panel_columns
-from tape_arith.arith.compare.effects import points
+from tape_arith.arith.compare.effects import RANKED_BY, Effect, contrasts, points
 from tape_arith.arith.compare.labels import panel_labels
 from tape_arith.arith.compare.leaderboard import by_rank
 from tape_arith.arith.compare.tables import column_table, csv_text
 from tape_arith.arith.grids.axes import REGIONS, Region
 from tape_arith.arith.grids.panel import Panel
-from tape_arith.arith.grids.statistics import Welch, holm, welch
 from tape_arith.arith.registry.names import name_and_options
 
-DRAWN: tuple[Region, Region] = ("in_distribution", "out_of_distribution")
+DRAWN: tuple[Region, Region] = ("in_distribution", RANKED_BY)
 """The regions of a table, and of a figure, of ablations."""
-_TESTED = DRAWN[1]
 T = TypeVar("T")
 
 
@@ -85,18 +83,20 @@ def sweep_table(rows: Sequence[SweptRow]) -> Table[SweptRow]:
 class Member(NamedTuple):
     """An encoding compared out of distribution with the first member of its family.
 
-    `label` is the options that change the encoding; for the first member, its name. `difference` is
-    its mean minus the first member's (None if nothing is out of distribution). `test` is of seeds,
-    and `p` its p after Holm over the tests of the family; None for the first member, for one seed,
-    and for an encoding that has not converged, which is not ranked either. If the unchanged
-    encoding is not scored, nothing is compared, and labels are names.
+    If the unchanged encoding is not scored, nothing is compared, and labels are names.
     """
 
     panel: Panel
     label: str
+    """The options that change the encoding; of the first member its name."""
     difference: float | None = None
-    test: Welch | None = None
-    p: float | None = None
+    """Its mean minus the first member's; None if nothing is out of distribution."""
+    effect: Effect = Effect()
+    """The difference as it is tested in a leaderboard, after Holm over the tests of the family."""
+
+    @property
+    def p(self) -> float | None:
+        return self.effect.p_holm
 
     @property
     def family(self) -> str:
@@ -111,8 +111,8 @@ class Member(NamedTuple):
     @property
     def points(self) -> str:
         """Return the difference as "+3.1 ± 1.2", "+3.1" without a test; "-" if it is unknown."""
-        if self.test is not None:
-            return points(self.test)
+        if self.effect.welch is not None:
+            return points(self.effect.welch)
         return UNKNOWN if self.difference is None else signed(100 * self.difference, 1)
 
 
@@ -136,19 +136,13 @@ def _members(name: str, group: Sequence[Panel]) -> list[Member]:
     first, *changed = group
     if first.name != name:
         return [Member(panel, panel.name) for panel in group]
-    tests = [
-        None
-        if first.convergence or panel.convergence
-        else welch(panel.seed_means(_TESTED), first.seed_means(_TESTED))
-        for panel in changed
-    ]
-    adjusted = iter(holm([test.p for test in tests if test is not None]))
-    members = [Member(first, first.name)]
+    tests = contrasts(group, [(panel.name, name) for panel in changed])
+    members = [Member(first, name)]
     for panel, test in zip(changed, tests, strict=True):
-        mean, base = panel.mean(_TESTED), first.mean(_TESTED)
+        mean, base = panel.mean(RANKED_BY), first.mean(RANKED_BY)
         difference = None if mean is None or base is None else mean - base
         label = panel.name.removeprefix(f"{name}:").replace(":", ", ")
-        members.append(Member(panel, label, difference, test, test and next(adjusted)))
+        members.append(Member(panel, label, difference, test.effect))
     return members
 
 
@@ -165,7 +159,7 @@ def ablation_table(families: Families) -> Table[Member]:
             lambda member: member.points,
             numbers=lambda member: {
                 "difference": member.difference,
-                "difference_half_width": member.test and member.test.half_width,
+                "difference_half_width": member.effect.welch and member.effect.welch.half_width,
             },
         ),
         Column(

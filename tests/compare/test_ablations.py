@@ -4,6 +4,7 @@ import csv
 import io
 from collections.abc import Sequence
 from statistics import fmean
+from typing import Any
 
 import numpy as np
 import pytest
@@ -17,13 +18,13 @@ from tests.helpers.figures import assert_nothing_is_cut_off, words
 from tests.helpers.made_grids import filled
 
 
-def panel(name: str, outside: Sequence[int], inside: int = 100) -> Panel:
+def panel(name: str, outside: Sequence[int], inside: int = 100, **more: Any) -> Panel:
     """Return a seed for each of `outside`: exact answers of 100 in every longer cell."""
     grids = []
     for seed, right in enumerate(outside):
         counts = np.full((4, 4), right)
         counts[:2, :2] = inside
-        grid = filled(counts, encoding=name, seed=seed)
+        grid = filled(counts, encoding=name, seed=seed, **more)
         grid.blocks_done = 100
         grids.append(grid)
     return Panel.of(grids)
@@ -94,6 +95,13 @@ def test_unconverged_runs_and_single_seeds_are_not_tested() -> None:
     (narrow,) = (line for line in cells if line[0].endswith("(width=4)"))
     assert [line.split(" ±")[0] for line in narrow[1:5]] == ["3", "90.0", "56.0", "+32.0"]
     assert narrow[5:] == ["-", "not converged"] and "problems)" in table
+
+
+def test_two_scorings_of_the_same_runs_are_not_tested() -> None:
+    yarn = panel("tape", [20, 30, 22], extrapolation="yarn")
+    paper = panel("tape", [50, 60, 58], extrapolation="yarn:ramp=paper")
+    ((_, member),) = families([yarn, paper])
+    assert (member.points, member.p) == ("+32.0", None)
 
 
 def test_the_figure_has_a_row_each_and_the_base_s_mean_through_its_family() -> None:
