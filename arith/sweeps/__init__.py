@@ -3,5 +3,6 @@
 sweep      the sweep file and its runs           estimate  the cost and time of jobs
 jobs       kinds of jobs, and which are done     slots     the number of parallel jobs
 run_jobs   run jobs in order                     status    the table of `tape-arith status`
-run_sweep  run a sweep; its tables and figures   engines/  where jobs run
+run_sweep  plan and run a sweep                  engines/  where jobs run
+results    its tables and figures
 """

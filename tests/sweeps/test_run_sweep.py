@@ -20,7 +20,7 @@ from tape_arith.arith.runs.run import Run
 from tape_arith.arith.sweeps import estimate
 from tape_arith.arith.sweeps import slots as slot_choice
 from tape_arith.arith.sweeps.jobs import plan
-from tape_arith.arith.sweeps.run_sweep import _is_family, choices, scored_grids
+from tape_arith.arith.sweeps.results import _is_family, choices, scored_grids
 from tape_arith.arith.sweeps.sweep import load_sweep
 from tests.helpers.child_processes import processes, start, wait, wait_until
 from tests.helpers.made_grids import interrupt
