@@ -104,15 +104,16 @@ class GenerateJob(Job):
 
     @property
     def folder(self) -> Path:
-        return self._dataset
+        assert self.options.data is not None, "a dataset is written to a folder"
+        return self.options.data
 
     @property
     def argv(self) -> list[str]:
-        return ["generate", *self._config_options, "--out", str(self._dataset)]
+        return ["generate", *self._config_options, "--out", str(self.folder)]
 
     def progress(self) -> Progress:
         try:
-            identity = Manifest.load(self._dataset).identity
+            identity = Manifest.load(self.folder).identity
         except (UsageError, Failure):  # the job itself says what is wrong
             return Progress()
         return Progress(identity == Identity.of(*self._problems))
@@ -122,7 +123,7 @@ class GenerateJob(Job):
 
     def perform(self, stopper: Stopper) -> bool:
         try:
-            generate_dataset(self._dataset, *self._problems, should_stop=stopper)
+            generate_dataset(self.folder, *self._problems, should_stop=stopper)
         except Stopped:
             if stopper.time_is_up:
                 command = shlex.join(["tape-arith", *self.argv])
@@ -132,11 +133,6 @@ class GenerateJob(Job):
                 )
             return False
         return True
-
-    @property
-    def _dataset(self) -> Path:
-        assert self.options.data is not None, "a dataset is written to a folder"
-        return self.options.data
 
     @property
     def _problems(self) -> tuple[Bucket, int]:
