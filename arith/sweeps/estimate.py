@@ -4,6 +4,7 @@ A few steps of one encoding are timed here, or steps of several were measured on
 of every job is extrapolated by its FLOPs.
 """
 
+from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -20,7 +21,7 @@ from tape_arith.arith.runs.config import Config
 from tape_arith.arith.runs.options import Compute
 from tape_arith.arith.runs.request import Request
 from tape_arith.arith.sweeps.engines import Engine
-from tape_arith.arith.sweeps.gpus import MeasuredGpu, measured_gpu
+from tape_arith.arith.sweeps.gpus import measured_gpu
 from tape_arith.arith.sweeps.jobs import Job, done_jobs
 from tape_arith.arith.sweeps.slots import Slots, usable_threads, visible_gpus
 from tape_arith.arith.sweeps.sweep import Sweep
@@ -49,14 +50,50 @@ class Plan:
     """The engine that runs jobs on other machines; None: they run here."""
 
     def costs(self, on: str | None = None) -> dict[str, Any]:
-        """Estimate what the jobs cost, as `forecast` does.
+        """Estimate what the jobs cost, and how long they take on this machine or on GPUs.
 
-        on  a GPU with measured steps, as in "h200": one per slot; None: steps are timed here
+        on  a GPU with measured steps, as in "h200": one per slot; seconds are None for what was
+            not measured. None: steps are timed here, if the jobs run on this machine
 
-        Raises UsageError if nothing was measured on that GPU.
+        The keys are stable, because `sweep --dry-run --json` prints them. Raises UsageError if
+        nothing was measured on that GPU.
         """
         gpu = None if on is None else measured_gpu(on)
-        return forecast(self.sweep, self.jobs, self.slots, self.remote is None, gpu)
+        done = done_jobs(self.jobs)
+        to_do = [job for job in self.jobs if job.id not in done]
+        if gpu is None:
+            probe, rate = self._time_first(to_do if self.remote is None else [])
+            rates: Sequence[float | None] = [rate] * len(self.jobs)
+        else:
+            probe, requests = gpu.preset, (job.request for job in self.jobs)
+            rates = [gpu.seconds_per_flop(each.name.encoding, each.config) for each in requests]
+        rows = [_row(job, job.id in done, rate) for job, rate in zip(self.jobs, rates, strict=True)]
+        waiting = [row for row in rows if row["state"] == "to do"]
+        keys = ("tokens", "flops", "seconds")
+        left = {key: sum(row[key] or 0 for row in waiting) for key in keys}
+        if gpu is None:
+            # More slots than GPUs (without GPUs: than cores) share them, and so save no time.
+            left["seconds"] /= min(self.slots.count, len(visible_gpus()) or usable_threads())
+        else:  # a run has one GPU
+            run_seconds = defaultdict[Path, float](float)
+            for job, row in zip(self.jobs, rows, strict=True):
+                run_seconds[job.folder] += row["seconds"] or 0.0
+            left["seconds"] = max(left["seconds"] / self.slots.count, *run_seconds.values())
+        not_measured = dict.fromkeys(row["encoding"] for row in waiting if row["seconds"] is None)
+        return {
+            "schema": 1,
+            "sweep": self.sweep.name,
+            "summary": self.sweep.summary,
+            "preset": ",".join(self.sweep.presets),
+            "varied": self.sweep.varied,
+            "slots": self.slots.count,
+            "gpu": gpu and gpu.name,
+            "jobs": rows,
+            "left": {**left, "jobs": len(to_do)},
+            "not_measured": list(not_measured),
+            "weights_bytes": sum(map(_weights_bytes, self.jobs)),
+            "probe": probe and f"steps of {probe}",
+        }
 
     def preview(self) -> str:
         """Return how the jobs that could start now would be sent, if the engine can say it."""
@@ -74,82 +111,48 @@ class Plan:
             f"this array has the {now} that can start now ({kinds}){later}."
         )
 
+    def _time_first(self, jobs: Sequence[Job]) -> tuple[str | None, float]:
+        """Time the first encoding whose steps do not fail; return it with its seconds per FLOP.
 
-def forecast(
-    sweep: Sweep, jobs: Sequence[Job], slots: Slots, here: bool, gpu: MeasuredGpu | None = None
-) -> dict[str, Any]:
-    """Estimate what the jobs of a sweep cost, and how long they take on this machine or on GPUs.
+        An encoding that fails is skipped, because its own jobs will report the error.
+        """
+        threads = self.slots.threads if self.slots.count > 1 else None  # one slot is this process
+        first: dict[Encoding, Request] = {}
+        for job in jobs:
+            first.setdefault(job.request.name.encoding, job.request)
+        for encoding, request in first.items():
+            say(f"timing a few steps of {encoding} for the estimate")
+            try:
+                return str(encoding), seconds_per_flop(request, jobs[0].options.compute, threads)
+            except USER_CODE_ERRORS as error:
+                reason = as_user_error(error, encoding) or describe_error(error)
+                say(f"note: that cannot be timed: {reason}")
+        return None, 0.0
 
-    here  whether they run on this machine; if not, nothing is timed
-    gpu   the GPU of each slot, in place of this machine; seconds are None for what was not measured
 
-    The keys are stable, because `sweep --dry-run --json` prints them.
-    """
-    done = done_jobs(jobs)
-    threads = slots.threads if slots.count > 1 else None  # one slot is this process
-    to_do = [job for job in jobs if job.id not in done]
-    if gpu is None:
-        probe: object
-        probe, seconds_a_flop = _time_first(to_do if here else [], threads)
-        rates: Sequence[float | None] = [seconds_a_flop] * len(jobs)
-    else:
-        probe, requests = gpu.preset, (job.request for job in jobs)
-        rates = [gpu.seconds_per_flop(each.name.encoding, each.config) for each in requests]
-    rows: list[dict[str, Any]] = []
-    for job, rate in zip(jobs, rates, strict=True):
-        tokens, flops = job.cost()
-        state, left_flops = ("done", 0.0) if job.id in done else ("to do", flops)
-        seconds = None if rate is None and left_flops else left_flops * (rate or 0.0)
-        request = job.request
-        row = {"id": job.id, "kind": job.kind, "encoding": str(request.name), "seed": request.seed}
-        row |= request.settings
-        rows.append(row | {"state": state, "tokens": tokens, "flops": flops, "seconds": seconds})
-    waiting = [row for row in rows if row["state"] == "to do"]
-    left = {key: sum(row[key] or 0 for row in waiting) for key in ("tokens", "flops", "seconds")}
-    if gpu is None:
-        # More slots than GPUs (without GPUs: than cores) share them, and so save no time.
-        left["seconds"] /= min(slots.count, len(visible_gpus()) or usable_threads())
-    else:  # a run has one GPU
-        run_seconds = dict.fromkeys((job.request.run.path for job in jobs), 0.0)
-        for job, costs in zip(jobs, rows, strict=True):
-            run_seconds[job.request.run.path] += costs["seconds"] or 0.0
-        left["seconds"] = max(left["seconds"] / slots.count, *run_seconds.values())
-    not_measured = dict.fromkeys(row["encoding"] for row in waiting if row["seconds"] is None)
-    # A run keeps its final weights, and its weights before the cool-down with their two moments.
-    trained = [job.request for job in jobs if job.kind == "train"]
-    sizes = [blueprint(each.config, Name(each.name.encoding)).num_parameters() for each in trained]
+def _row(job: Job, is_done: bool, rate: float | None) -> dict[str, Any]:
+    """Return what a job is and costs; `rate` is in seconds per FLOP, None if not measured."""
+    tokens, flops = job.cost()
+    flops_left = 0.0 if is_done else flops
     return {
-        "schema": 1,
-        "sweep": sweep.name,
-        "summary": sweep.summary,
-        "preset": ",".join(sweep.presets),
-        "varied": sweep.varied,
-        "slots": slots.count,
-        "gpu": gpu and gpu.name,
-        "jobs": rows,
-        "left": {**left, "jobs": len(to_do)},
-        "not_measured": list(not_measured),
-        "weights_bytes": 4 * (1 + 3) * sum(sizes),
-        "probe": None if probe is None else f"steps of {probe}",
+        "id": job.id,
+        "kind": job.kind,
+        "encoding": str(job.request.name),
+        "seed": job.request.seed,
+        **job.request.settings,
+        "state": "done" if is_done else "to do",
+        "tokens": tokens,
+        "flops": flops,
+        "seconds": None if rate is None and flops_left else flops_left * (rate or 0.0),
     }
 
 
-def _time_first(jobs: Sequence[Job], threads: int | None) -> tuple[Encoding | None, float]:
-    """Time the first encoding whose steps do not fail; return it with its seconds per FLOP.
-
-    An encoding that fails is skipped, because its own jobs will report the error.
-    """
-    first: dict[Encoding, Request] = {}
-    for job in jobs:
-        first.setdefault(job.request.name.encoding, job.request)
-    for encoding, request in first.items():
-        say(f"timing a few steps of {encoding} for the estimate")
-        try:
-            return encoding, seconds_per_flop(request, jobs[0].options.compute, threads)
-        except USER_CODE_ERRORS as error:
-            reason = as_user_error(error, encoding) or describe_error(error)
-            say(f"note: that cannot be timed: {reason}")
-    return None, 0.0
+def _weights_bytes(job: Job) -> int:
+    """Count the bytes of the final weights, and of those before the cool-down with two moments."""
+    if job.kind != "train":
+        return 0
+    request = job.request
+    return 4 * (1 + 3) * blueprint(request.config, Name(request.name.encoding)).num_parameters()
 
 
 def seconds_per_flop(request: Request, compute: Compute, threads: int | None = None) -> float:
