@@ -58,7 +58,6 @@ def command(
     the tables to stdout.
     """
     from tape_arith.arith.api.runs import plan_sweep
-    from tape_arith.arith.sweeps.engines import connect
     from tape_arith.arith.sweeps.estimate import forecast_total
     from tape_arith.arith.terminal import say
 
@@ -71,7 +70,8 @@ def command(
         if dry_run:
             job_options.print_plan(planned, on, as_json)
             return
-        connect(planned.remote)
+        if planned.remote:
+            planned.remote.connect()
         say(f"{planned.sweep.name}: {forecast_total(planned.costs())}")
         outcome = planned.run(stopper, archive)
         try:

@@ -100,15 +100,14 @@ class Plan:
         done = done_jobs(self.jobs)
         left = [job for job in self.jobs if job.id not in done]
         ready = [job.kind for job in left if done.issuperset(job.depends)]
-        preview = getattr(self.remote, "preview", None)
-        if not (preview and ready):
+        batch = self.remote.preview(len(ready)) if self.remote and ready else ""
+        if not batch:
             return ""
         kinds = ", ".join(dict.fromkeys(ready))
         later = ", and further arrays follow as these end" * (len(left) > len(ready))
-        runs, now = len(self.requests), len(ready)
         return (
-            f"{preview(now)}\n# {runs} runs are {len(self.jobs)} jobs, trainings and scorings: "
-            f"this array has the {now} that can start now ({kinds}){later}."
+            f"{batch}\n# {len(self.requests)} runs are {len(self.jobs)} jobs, trainings and "
+            f"scorings: this array has the {len(ready)} that can start now ({kinds}){later}."
         )
 
     def _time_first(self, jobs: Sequence[Job]) -> tuple[str | None, float]:

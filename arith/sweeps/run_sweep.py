@@ -13,7 +13,7 @@ from tape_arith.arith.runs.options import AUTO, Compute, TrainOptions
 from tape_arith.arith.runs.request import Request
 from tape_arith.arith.stopping import Stopper, stopping
 from tape_arith.arith.sweeps.archive import archiving
-from tape_arith.arith.sweeps.engines import Engine, connect, remote_engine
+from tape_arith.arith.sweeps.engines import Engine, remote_engine
 from tape_arith.arith.sweeps.engines.local import local_engine
 from tape_arith.arith.sweeps.engines.worker import JobState, read_state, state_file, write_state
 from tape_arith.arith.sweeps.estimate import Plan
@@ -44,7 +44,8 @@ def run_requests(
     out = requests[0].root
     folder = sweep_folder(RUN, out)
     remote = remote_engine(engine, slots, folder)
-    connect(remote)
+    if remote:
+        remote.connect()
     _check(requests, options.compute, remote)
     free, failed = _free_requests(requests)
     jobs = plan(free, options, out, data=datasets)
@@ -96,7 +97,8 @@ class PlannedSweep(Plan):
         Writes what `status` reads into the sweep's folder. Raises Busy if another process runs a
         sweep with this name; UsageError as `archiving`.
         """
-        connect(self.remote)
+        if self.remote:
+            self.remote.connect()
         folder, succeeded = self.folder, archiving(archive, self.jobs)
 
         def failed(end: JobEnd) -> None:

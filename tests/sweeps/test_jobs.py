@@ -12,6 +12,7 @@ from tape_arith.arith.runs.options import Compute, TrainOptions
 from tape_arith.arith.runs.request import Request
 from tape_arith.arith.stopping import Stopper
 from tape_arith.arith.sweeps import run_jobs as module
+from tape_arith.arith.sweeps.engines import Engine
 from tape_arith.arith.sweeps.engines.local import InProcess
 from tape_arith.arith.sweeps.jobs import Job, JobEnd, done_jobs, plan
 from tape_arith.arith.sweeps.run_jobs import run_jobs
@@ -84,10 +85,8 @@ def test_done_jobs_are_read_from_the_files(comparison: Path) -> None:
     assert not score.done() and done_jobs(jobs) == set()
 
 
-class FakeEngine:
+class FakeEngine(Engine):
     """An engine with any number of slots: one job ends each wait, with the codes it is given."""
-
-    here = True
 
     def __init__(self, slots: int, codes: dict[str, list[int]] | None = None) -> None:
         self.slots, self.codes = slots, codes or {}

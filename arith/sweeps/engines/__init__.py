@@ -19,8 +19,12 @@ from tape_arith.arith.sweeps.jobs import Job, JobEnd
 class Engine(Protocol):
     """Runs independent jobs at the same time."""
 
-    here: bool
-    """Whether jobs run on this machine; False if an engine lacks this."""
+    here: bool = False
+    """Whether jobs run on this machine."""
+
+    def connect(self) -> None:
+        """Reach what runs the jobs, before the first one. Raises UsageError if it is missing."""
+        return
 
     @property
     def free(self) -> float:
@@ -35,13 +39,9 @@ class Engine(Protocol):
     def stop(self) -> None:
         """Ask every running job to save and stop; `wait` still returns how they end."""
 
-
-def connect(engine: Engine | None) -> None:
-    """Reach what runs the jobs, if the engine asks for it before the first one.
-
-    Raises UsageError if its software is missing.
-    """
-    getattr(engine, "connect", lambda: None)()
+    def preview(self, count: int) -> str:
+        """Return how `count` jobs would be sent; "" if there is nothing to show."""
+        return ""
 
 
 def remote_engine(text: str, slots: int | None, folder: Path) -> Engine | None:
@@ -55,4 +55,4 @@ def remote_engine(text: str, slots: int | None, folder: Path) -> Engine | None:
     declared = location.declaration()
     options = read_options(text, settings, declared)
     engine = getattr(location.load(), declared.class_name)
-    return None if getattr(engine, "here", False) else engine(slots, folder, **options)
+    return None if engine.here else engine(slots, folder, **options)

@@ -32,7 +32,7 @@ def local_engine(slots: Slots, folder: Path, stopper: Stopper) -> Engine:
     return InProcess(stopper) if slots.count == 1 else Subprocesses(slots, folder)
 
 
-class InProcess:
+class InProcess(Engine):
     """Runs one job at a time in this process."""
 
     here = True
@@ -69,7 +69,7 @@ class InProcess:
         """Do nothing, because no job runs during this call."""
 
 
-class Subprocesses:
+class Subprocesses(Engine):
     """Runs a job per slot, each in a subprocess that logs to `folder`.
 
     A job has its share of the threads and, if there are GPUs, one GPU, which jobs may share. `stop`

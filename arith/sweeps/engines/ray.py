@@ -13,17 +13,16 @@ from time import sleep
 from typing import Any
 
 from tape_arith.arith.errors import EXIT_AGAIN, EXIT_FAILED, UsageError
+from tape_arith.arith.sweeps.engines import Engine
 from tape_arith.arith.sweeps.engines.worker import JobState, Worker, write_state
 from tape_arith.arith.sweeps.jobs import Job, JobEnd, log_file
 
 
-class Ray:
+class Ray(Engine):
     """Runs up to `slots` jobs in the cluster at `address` ("auto": RAY_ADDRESS, or this machine).
 
     Each job has `cpus` CPUs and `gpus` GPUs (also fractions), and `retries` if its node is lost.
     """
-
-    here = False
 
     def __init__(
         self,

@@ -15,6 +15,7 @@ from uuid import uuid4
 
 from tape_arith.arith.errors import EXIT_AGAIN, EXIT_FAILED, EXIT_PARTLY, Failure, UsageError
 from tape_arith.arith.files import write_text
+from tape_arith.arith.sweeps.engines import Engine
 from tape_arith.arith.sweeps.engines.worker import JobState, read_state, state_file, write_state
 from tape_arith.arith.sweeps.jobs import Job, JobEnd, log_file
 from tape_arith.arith.terminal import say
@@ -26,7 +27,7 @@ WORKER = "tape_arith.arith.sweeps.engines.worker"
 _LARGEST_ARRAY = 1_000  # Slurm's default MaxArraySize is 1,001, with indices from 0
 
 
-class Slurm:
+class Slurm(Engine):
     """Keeps up to `slots` jobs in the queue, and runs `throttle` of each array at a time.
 
     Jobs get a signal `warning` seconds before a preemption or the end of their time. Environment
@@ -35,8 +36,6 @@ class Slurm:
     setup   lines of bash before each job, such as "module load cuda; source env.sh"
     detach  leave the jobs to Slurm once they are sent; the next call finds them
     """
-
-    here = False
 
     def __init__(
         self,
