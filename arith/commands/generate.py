@@ -5,8 +5,7 @@ from typing import Annotated
 
 import typer
 
-from tape_arith.arith.commands import option
-from tape_arith.arith.commands.job_options import stopping
+from tape_arith.arith.commands import jobs, option
 from tape_arith.arith.errors import UsageError
 from tape_arith.arith.runs.preset import parse_settings
 
@@ -45,7 +44,7 @@ def command(
             raise UsageError("--verify DIR only checks a dataset: leave out other options")
         print(api.verify(verify))
         return
-    with stopping() as stopper:
+    with jobs.stopping() as stopper:
         written = api.generate(
             preset or "paper-40",
             task=task,

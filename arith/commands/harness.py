@@ -5,7 +5,7 @@ from typing import Annotated
 
 import typer
 
-from tape_arith.arith.commands import job_options, option
+from tape_arith.arith.commands import jobs, option
 from tape_arith.arith.harness.prompts import TEMPLATE
 from tape_arith.arith.runs.preset import parse_settings
 
@@ -60,7 +60,7 @@ def command(
     from tape_arith.arith.harness.score import summary
 
     counted = {} if per_cell is None else {"problems_per_cell": per_cell}
-    with job_options.stopping(time_limit) as stopper:
+    with jobs.stopping(time_limit) as stopper:
         grid = score_language_model(
             model_api,
             model_args,
@@ -75,4 +75,4 @@ def command(
         )
     print(summary(grid))
     if not grid.complete:
-        job_options.leave(stopper)
+        jobs.leave(stopper)

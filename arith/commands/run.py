@@ -4,7 +4,7 @@ from pathlib import Path
 from typing import Annotated
 
 from tape_arith.arith.api.processes import configure
-from tape_arith.arith.commands import job_options, option
+from tape_arith.arith.commands import job_options, jobs, option
 from tape_arith.arith.runs.preset import parse_settings
 
 EXAMPLE = "tape-arith run --pe rope,fire,tape --seeds 0,1,2 --preset mini"
@@ -46,14 +46,14 @@ def command(
     slots = job_options.estimated_slots(dry_run, on, slots)
     options = job_options.train_options(backend, compiled, no_curves, track, precision)
     changed = parse_settings(settings)
-    with job_options.stopping(time_limit) as stopper:
+    with jobs.stopping(time_limit) as stopper:
         from tape_arith.arith.sweeps.run_sweep import plan_run, run_requests
 
         requests = requested(",".join(pe), numbers, preset, task, runs, changed)
         if dry_run:
-            job_options.print_plan(plan_run(requests, options, datasets, slots, engine), on)
+            jobs.print_plan(plan_run(requests, options, datasets, slots, engine), on)
             return
         outcome = run_requests(requests, options, datasets, slots, engine, stopper, archive)
     for file in outcome.files:
         print(file)
-    job_options.conclude(outcome, stopper)
+    jobs.conclude(outcome, stopper)

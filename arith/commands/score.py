@@ -3,7 +3,7 @@
 import json
 
 from tape_arith.arith.api.processes import configure
-from tape_arith.arith.commands import job_options, option
+from tape_arith.arith.commands import jobs, option
 from tape_arith.arith.documents import with_checksum
 from tape_arith.arith.runs.options import Compute
 
@@ -27,7 +27,7 @@ def command(
     from tape_arith.arith.grids.evaluation_set import EvaluationSet
 
     configure(threads)
-    with job_options.stopping(time_limit) as stopper:
+    with jobs.stopping(time_limit) as stopper:
         grid = Run(run).score(
             with_ or None,
             split=split,
@@ -41,4 +41,4 @@ def command(
     else:
         print(grid.summary(EvaluationSet(split, max_digits)))
     if not grid.complete:
-        job_options.leave(stopper)
+        jobs.leave(stopper)

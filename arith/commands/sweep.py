@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from tape_arith.arith.api.processes import configure
-from tape_arith.arith.commands import completion, job_options, option
+from tape_arith.arith.commands import completion, job_options, jobs, option
 
 if TYPE_CHECKING:
     from tape_arith.arith.sweeps.run_sweep import PlannedSweep
@@ -65,10 +65,10 @@ def command(
     engine += ":detach=true" * detach
     slots = job_options.estimated_slots(dry_run, on, slots)
     options = job_options.train_options(backend, compiled, no_curves, track, precision)
-    with job_options.stopping(time_limit) as stopper:
+    with jobs.stopping(time_limit) as stopper:
         planned = plan_sweep(sweep, runs=runs, slots=slots, engine=engine, options=options)
         if dry_run:
-            job_options.print_plan(planned, on, as_json)
+            jobs.print_plan(planned, on, as_json)
             return
         if planned.remote:
             planned.remote.connect()
@@ -77,7 +77,7 @@ def command(
         try:
             (_print_json if as_json else _show)(planned, outcome.files)
         finally:  # names failed jobs whatever happens
-            job_options.conclude(outcome, stopper)
+            jobs.conclude(outcome, stopper)
 
 
 def _print_json(planned: "PlannedSweep", tables: Sequence[Path]) -> None:

@@ -6,7 +6,7 @@ from typing import Annotated
 import typer
 
 from tape_arith.arith.api.processes import configure
-from tape_arith.arith.commands import completion, job_options, option
+from tape_arith.arith.commands import completion, job_options, jobs, option
 from tape_arith.arith.errors import UsageError
 from tape_arith.arith.registry.locate import is_encoding
 from tape_arith.arith.registry.names import parse
@@ -99,7 +99,7 @@ def command(
     from tape_arith.arith.api.runs import train
 
     configure(threads)
-    with job_options.stopping(time_limit) as stopper:
+    with jobs.stopping(time_limit) as stopper:
         if run is not None:
             trained = Run(run).train(steps, options=options, stopper=stopper)
         else:
@@ -125,7 +125,7 @@ def command(
             print(grid.summary())
     print(trained.path)
     if not complete:
-        job_options.leave(stopper)
+        jobs.leave(stopper)
 
 
 def _check(run: Path | None, pe: str | None, steps: int | None, *, makes_new: bool) -> None:

@@ -80,7 +80,7 @@ def before_the_first_step(
     """Kill a command when training would begin; return its folder and the decoder saved in it."""
     with monkeypatch.context() as patch:
         patch.setattr(Session, "_take_steps", lambda *_: None)
-        patch.setattr("tape_arith.arith.commands.job_options.leave", lambda stopper: None)
+        patch.setattr("tape_arith.arith.commands.jobs.leave", lambda stopper: None)
         folder = Run(Path(done("train", *arguments, "--no-score").out.strip()))
     record = folder.record()
     decoder = decoder_for(record.config, parse(record.encoding), record.seed)
