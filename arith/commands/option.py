@@ -55,26 +55,18 @@ def _written_folder(path: Path) -> Path:
 RunPath = Annotated[
     Path, typer.Argument(metavar="RUN", help="A run's folder, as `tape-arith list` shows it.")
 ]
+_encodings = partial(what, metavar="NAMES", autocompletion=completion.complete_encoding)
 Encodings = Annotated[
     list[str],
-    what(
+    _encodings(
         "--pe",
         "--compare",
         "--model",
-        metavar="NAMES",
         help="Encodings and models, such as fire,tape+yarn,gru, or all.",
-        autocompletion=completion.complete_encoding,
     ),
 ]
 EncodingList = Annotated[
-    list[str],
-    what(
-        "--pe",
-        "--model",
-        metavar="NAMES",
-        help="Encodings and models, with commas.",
-        autocompletion=completion.complete_encoding,
-    ),
+    list[str], _encodings("--pe", "--model", help="Encodings and models, with commas.")
 ]
 ALL_ENCODINGS, NO_ENCODINGS = ["all"], list[str]()
 Preset = Annotated[
