@@ -1,6 +1,6 @@
 """Plan and run the jobs of a sweep or of the command `run`."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from tape_arith.arith.compare.board import Board
@@ -11,8 +11,8 @@ from tape_arith.arith.files import write_text
 from tape_arith.arith.lock import lock_folder
 from tape_arith.arith.runs.options import AUTO, Compute, TrainOptions
 from tape_arith.arith.runs.request import Request
+from tape_arith.arith.sharing.pack import checked_archive, pack
 from tape_arith.arith.stopping import Stopper, stopping
-from tape_arith.arith.sweeps.archive import archiving
 from tape_arith.arith.sweeps.engines import Engine, remote_engine
 from tape_arith.arith.sweeps.engines.local import local_engine
 from tape_arith.arith.sweeps.engines.worker import JobState, read_state, state_file, write_state
@@ -49,7 +49,7 @@ def run_requests(
     _check(requests, options.compute, remote)
     free, failed = _free_requests(requests)
     jobs = plan(free, options, out, data=datasets)
-    succeeded = archiving(archive, jobs)
+    succeeded = _archiving(archive, jobs)
     for job in jobs:
         if isinstance(job, ScoreJob):
             say_result(job)
@@ -95,11 +95,11 @@ class PlannedSweep(Plan):
         archive  where scored runs are packed after each grid; None: nowhere
 
         Writes what `status` reads into the sweep's folder. Raises Busy if another process runs a
-        sweep with this name; UsageError as `archiving`.
+        sweep with this name; UsageError if they cannot be packed there.
         """
         if self.remote:
             self.remote.connect()
-        folder, succeeded = self.folder, archiving(archive, self.jobs)
+        folder, succeeded = self.folder, _archiving(archive, self.jobs)
 
         def failed(end: JobEnd) -> None:
             state = JobState(state="failed", code=end.code, reason=end.reason)
@@ -161,3 +161,31 @@ def _check(requests: Sequence[Request], compute: Compute, remote: Engine | None)
     """
     for config, name in dict.fromkeys((each.config, each.name) for each in requests):
         check_trainable(config, name, compute if remote is None else AUTO)
+
+
+def _archiving(archive: Path | None, jobs: Sequence[Job]) -> Callable[[Job], None]:
+    """Return a function that packs the runs of `jobs` with a complete grid, given one just scored.
+
+    A machine that goes then takes no result with it. Results that were there before are packed too;
+    weights are not. Raises UsageError if `archive` has another ending or the runs are in several
+    folders.
+    """
+    if archive is None:
+        return lambda job: None
+    out, roots = checked_archive(archive), {job.request.root for job in jobs}
+    if len(roots) > 1:
+        raise UsageError(
+            f"--pack takes the runs of one folder, and this sweep's settings have {len(roots)}: "
+            "leave it out, and `tape-arith pack` each"
+        )
+
+    def pack_scored(job: Job) -> None:
+        if not isinstance(job, ScoreJob):
+            return
+        scored = [each.request.run for each in jobs if isinstance(each, ScoreJob) and each.done()]
+        try:
+            pack(list(dict.fromkeys(scored)), out)
+        except (Failure, OSError) as error:  # what comes next is worth more than the archive
+            say(f"note: {out} is not renewed: {error}")
+
+    return pack_scored

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tape_arith.arith.sweeps import archive as module
+from tape_arith.arith.sweeps import run_sweep
 from tests.helpers.child_processes import start, wait, wait_until
 from tests.helpers.sweeps import jobs_of, sweep_file
 from tests.helpers.tiny_runs import done, settings
@@ -62,7 +62,7 @@ def test_an_archive_that_cannot_be_written_ends_no_sweep(
     def full(*arguments: object, **more: object) -> None:
         raise OSError("no space left on device")
 
-    monkeypatch.setattr(module, "pack", full)
+    monkeypatch.setattr(run_sweep, "pack", full)
     result = done("sweep", sweep_file("rope,nope"), "--slots", "1", "--pack", ARCHIVE)
     assert result.err.count("note: lab.tgz is not renewed: no space left on device") == 2
     assert all(Path("runs/mine/mini", pe, "seed-0/grid.json").exists() for pe in ("rope", "nope"))
