@@ -88,8 +88,8 @@ def command(
 ) -> None:
     """Train one encoding, or continue a run, then score its grid."""
     name = None if pe is None else ",".join(pe)
-    makes_new = fresh or runs != Path("runs") or init_from is not None or seed is not None
-    _check(run, name, steps, makes_new=makes_new or any((preset, settings, task)))
+    makes_new = any((preset, settings, task, init_from, fresh)) or seed is not None
+    _check(run, name, steps, makes_new=makes_new or runs != Path("runs"))
     if only_positional and init_from is None:
         raise UsageError("--only-positional needs --init-from RUN, whose weights stay as they are")
     options = job_options.train_options(
