@@ -123,9 +123,8 @@ def _row_of_job(job: Job, folder: Path, began: float) -> Row:
     row, log = _row(job.id, job.progress, job.kind), log_file(folder, job.id)
     state = read_state(log) if row.state in ("waiting", "running") else None
     remote = state is not None and not state.is_final
-    if log.exists() and (
-        remote or log.stat().st_mtime >= began
-    ):  # otherwise an earlier sweep wrote it
+    # An older log is that of an earlier sweep.
+    if log.exists() and (remote or log.stat().st_mtime >= began):
         row = replace(row, log=log.as_posix())
     if row.state == "waiting" and state is not None and state.state == "failed":
         return replace(row, state="failed", reason=state.reason)
