@@ -1,4 +1,4 @@
-"""One run: its recipe, its record and its files on disk.
+"""One run: its recipe, its record and its files on disk. Nothing here imports torch.
 
 config.py preset.py options.py  recipes; presets; options that change numbers by rounding at most
 request.py                      a run that is asked for

@@ -1,4 +1,4 @@
-"""Find runs and grids below a folder of runs. Never imports torch."""
+"""Find runs and grids below a folder of runs."""
 
 import os
 from collections.abc import Iterable, Sequence

@@ -1,7 +1,4 @@
-"""Define run.json, the document of a run.
-
-Never imports torch.
-"""
+"""Define run.json, the document of a run."""
 
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -69,7 +66,7 @@ class Machine(Strict):
 class RunRecord(Strict):
     """The content of run.json, which defines a run and says where it was trained.
 
-        config         the recipe; `config.steps` is the present budget
+    config         the recipe; `config.steps` is the present budget
     first_steps    the first budget, which fixed the warm-up
     data           hash of the dataset that the run began on; None: problems are made as needed,
                    which gives the same run

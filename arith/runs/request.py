@@ -1,7 +1,4 @@
-"""A requested run: what is to be trained and scored, and how far it is on disk.
-
-Never imports torch.
-"""
+"""A requested run: what is to be trained and scored, and how far it is on disk."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace

@@ -10,7 +10,7 @@
         tracking/         what trackers write
         weights/          safetensors; all other files are small enough to copy elsewhere
 
-Facts are read from files, never from their names. Never imports torch.
+Facts are read from files, never from their names.
 """
 
 import json
