@@ -1,27 +1,10 @@
 """Load a sweep, a TOML file with encodings to train and their seeds. Never imports torch.
 
-    # What this sweep compares: the line that `tape-arith sweep` shows.
-    preset = "mini"                       # or presets = ["mini-copy", "mini-sort"]
-    encodings = ["rope", "tape+yarn"]     # or [[groups]], each with encodings, seeds and presets
-    seeds = [0, 1, 2]                     # the outer loop: first, all encodings are trained with 0
-    splits = ["evaluation", "carry"]      # the splits to score (default: evaluation)
-    contrasts = ["tape - rope"]           # tests that are planned, corrected among themselves
+README.md explains the keys of the file. Runs with settings other than the preset's go to a folder
+named after the sweep, with a subfolder for each combination, never among the preset's runs.
 
-    [set]                                 # in place of the preset's settings
-    steps = 2000
-
-    [grid]                                # every combination is trained and has its own means;
-    num_layers = [2, 4]                   # several [[grid]] join their combinations
-
-    [tune]                                # each value is trained; for each encoding the table takes
-    learning_rate = [3e-4, 1e-3]          # the value that is best in distribution
-
-"*" means all encodings that the file does not name. tape@from=rope starts from the final weights of
-rope; tape@only-positional-from=rope does so too, but trains only tape's own parameters. For both,
-rope is trained first, but not scored. Runs with settings other than the preset's go to a folder
-named after the sweep, with a subfolder for each combination, never among the preset's runs. Each
-preset is ranked by itself; a group may have fewer presets than the file. Only the learning rate can
-be tuned. A file of an encoding or a task is named relative to the sweep's file, if it is there.
+tape@from=rope starts from the final weights of rope; tape@only-positional-from=rope does so too,
+but trains only tape's own parameters. For both, rope is trained first, but not scored.
 """
 
 import re
