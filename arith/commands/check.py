@@ -27,10 +27,7 @@ _Name = Annotated[
 ]
 
 
-def command(
-    name: _Name,
-    as_json: option.AsJson = False,
-) -> None:
+def command(name: _Name, as_json: option.AsJson = False) -> None:
     """Check an encoding (causal, aware of order, ...), a model or a task. Runs its code.
 
     For each broken promise it prints what was expected, what happened and the usual cause, and

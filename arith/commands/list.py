@@ -13,10 +13,9 @@ from tape_arith.arith.terminal import show
 EXAMPLE = "tape-arith list tape"
 
 
-def _complete_name(incomplete: str) -> list[str]:
-    names = ["sweeps", *presets()]
-    names += completion.complete_encoding("") + completion.complete_task("")
-    return [name for name in names if name.startswith(incomplete)]
+def _known_names() -> list[str]:
+    known = completion.complete_encoding("") + completion.complete_task("")
+    return ["sweeps", *presets(), *known]
 
 
 _Name = Annotated[
@@ -24,7 +23,7 @@ _Name = Annotated[
     typer.Argument(
         metavar="[NAME]",
         help="Show only this, in full: an encoding, a task, a preset, or `sweeps`.",
-        autocompletion=_complete_name,
+        autocompletion=completion.complete_among(_known_names),
     ),
 ]
 _Cite = Annotated[

@@ -30,14 +30,7 @@ def command(
     """Write one HTML page: leaderboard, heatmaps, differences, curves, and the record of runs."""
     from tape_arith.arith.api.comparisons import report
 
-    print(
-        report(
-            pe,
-            runs=runs,
-            preset=preset,
-            split=split,
-            max_digits=max_digits,
-            out=out,
-            costs=costs,
-        )
+    page = report(
+        pe, runs=runs, preset=preset, split=split, max_digits=max_digits, out=out, costs=costs
     )
+    print(page)

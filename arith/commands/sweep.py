@@ -10,6 +10,7 @@ import typer
 
 from tape_arith.arith.api.processes import configure
 from tape_arith.arith.commands import completion, job_options, jobs, option
+from tape_arith.arith.terminal import say
 
 if TYPE_CHECKING:
     from tape_arith.arith.sweeps.run_sweep import PlannedSweep
@@ -59,7 +60,6 @@ def command(
     """
     from tape_arith.arith.api.runs import plan_sweep
     from tape_arith.arith.sweeps.estimate import forecast_total
-    from tape_arith.arith.terminal import say
 
     configure(threads)
     engine += ":detach=true" * detach
@@ -92,7 +92,6 @@ def _show(planned: "PlannedSweep", tables: Sequence[Path]) -> None:
     from rich.console import Console
 
     from tape_arith.arith.compare.terminal import print_board, print_markdown
-    from tape_arith.arith.terminal import say
 
     root, preset = planned.requests[0].root, planned.requests[0].preset
     console = Console(stderr=True, highlight=False)
