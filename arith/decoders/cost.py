@@ -92,9 +92,9 @@ def training_tokens(config: Config) -> int:
     return round(float(lengths.mean()) * config.batch_size * config.steps)
 
 
-def training_flops(config: Config) -> float:
-    """Estimate the useful FLOPs of a training, which no encoding changes by much."""
-    return training_flops_a_token(parse("nope"), config) * training_tokens(config)
+def training_flops(config: Config, name: Name | None = None) -> float:
+    """Estimate the useful FLOPs of a training; None: of nope, since no encoding adds much."""
+    return training_flops_a_token(name or parse("nope"), config) * training_tokens(config)
 
 
 @lru_cache(maxsize=256)

@@ -14,7 +14,7 @@ from typing import Any
 import pandas as pd
 
 from tape_arith.arith.decoders.build import as_user_error, blueprint, decoder_for
-from tape_arith.arith.decoders.cost import training_flops_a_token, training_tokens
+from tape_arith.arith.decoders.cost import training_flops
 from tape_arith.arith.errors import USER_CODE_ERRORS, describe_error
 from tape_arith.arith.registry.names import Encoding, Name
 from tape_arith.arith.runs.config import Config
@@ -163,7 +163,7 @@ def seconds_per_flop(request: Request, compute: Compute, threads: int | None = N
     if threads is not None and hardware.device == "cpu":
         hardware = replace(hardware, threads=threads)
     name = Name(request.name.encoding)
-    flops = training_flops_a_token(name, config) * training_tokens(config) / config.steps
+    flops = training_flops(config, name) / config.steps
     if hardware.device == "cpu":
         config, share = timed_config(config, flops)
         flops *= share

@@ -167,11 +167,10 @@ class TrainJob(Job):
         return False
 
     def cost(self) -> tuple[int, float]:
-        from tape_arith.arith.decoders.cost import training_flops_a_token, training_tokens
+        from tape_arith.arith.decoders.cost import training_flops, training_tokens
 
         config, name = self.request.config, Name(self.request.name.encoding)
-        tokens = training_tokens(config)
-        return tokens, tokens * training_flops_a_token(name, config)
+        return training_tokens(config), training_flops(config, name)
 
     def perform(self, stopper: Stopper) -> bool:
         from tape_arith.arith.training.session import train_run
