@@ -125,12 +125,11 @@ class Run(runs_on_disk.Run):
         from tape_arith.arith.export.export_run import export_run
 
         configure()
-        folder = None if out is None else Path(out)
         return export_run(
             self,
             extrapolation=_parsed(extrapolation),
             dataset_id=dataset_id,
-            out=folder,
+            out=None if out is None else Path(out),
             fresh=fresh,
         )
 
