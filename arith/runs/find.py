@@ -170,19 +170,19 @@ def find_grids(
         every = state.run.grids().values()
         grids = [grid for grid in every if wanted is None or grid.name in wanted]
         selected = _on_set(evaluation_set, state, grids)
-        about = None
+        if not selected:
+            continue
+        about, standard = None, dict[str, Grid]()
         try:
-            about = state.record.about if selected else None
+            about = state.record.about
         except Failure as error:
             if name_corrupt:
                 say(f"note: {error}")
-        for grid in selected:
-            grid.about = about
-        if selected and evaluation_set.split != EVALUATION:
+        if evaluation_set.split != EVALUATION:
             complete = [grid for grid in grids if grid.complete]
             standard = {grid.name: grid for grid in _on_set(DEFAULT_SET, state, complete)}
-            for grid in selected:
-                grid.standard = standard.get(grid.name)
+        for grid in selected:
+            grid.about, grid.standard = about, standard.get(grid.name)
         result += selected
     # Whoever groups them compares with the first of a group, and nothing differs from the unknown.
     return sorted(result, key=lambda grid: grid.precision is None)
