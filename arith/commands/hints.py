@@ -7,7 +7,7 @@ from dataclasses import fields
 from importlib.resources import files
 from typing import Any
 
-from tape_arith.arith.runs.config import Config, setting_words
+from tape_arith.arith.runs.config import Config, settings_called
 
 
 def hint(error: Exception) -> str | None:
@@ -47,7 +47,7 @@ def _advice(
     for right in _meant(tables["options"], wrong):
         if right in options:
             return f"write {options[right]}"
-    settings = [setting for setting, words in setting_words().items() if wrong in words]
+    settings = settings_called(wrong)
     settings += [f.name for f in fields(Config) if wrong == f"--{f.name.replace('_', '-')}"]
     if settings and "--set" in options:
         return f"write --set {settings[0]}=VALUE"

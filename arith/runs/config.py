@@ -64,10 +64,9 @@ def setting_meanings() -> dict[str, str]:
     return {name: facts["description"] for name, facts in settings.items()}
 
 
-def _settings_called(word: str) -> list[str]:
-    """Return the setting that another tool calls so, as in "lr" or "n_layer"."""
-    option = f"--{word.replace('_', '-').lower()}"
-    return [setting for setting, words in setting_words().items() if option in words][:1]
+def settings_called(option: str) -> list[str]:
+    """Return the settings that an option of another tool names, as in "--lr" or "--n-layer"."""
+    return [setting for setting, words in setting_words().items() if option in words]
 
 
 def without_exponent(value: Any) -> Any:
@@ -196,7 +195,8 @@ class Config(Strict):
         names = [field.name for field in fields(self)]
         for key in settings:
             if key not in names:
-                raise unknown("setting", key, names, _settings_called(key))
+                option = f"--{key.replace('_', '-').lower()}"
+                raise unknown("setting", key, names, settings_called(option)[:1])
         chosen = {key: without_exponent(value) for key, value in settings.items()}
         config = validated({**self.as_dict(), **chosen}, Config, strict=False)
         if "num_heads" not in settings and {"hidden_size", "head_dim"} & settings.keys():
