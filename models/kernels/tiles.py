@@ -19,7 +19,7 @@ import triton.language as tl
 from triton import jit
 
 
-def _plain(function, **options):
+def _plain(function):  # with keyword arguments it would be no kernel (Triton 3.9)
     return function
 
 
