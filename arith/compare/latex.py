@@ -15,9 +15,9 @@ T = TypeVar("T")
 _STACKED = 10
 """The most letters in a line of a head, unless one word is longer."""
 _COMMENT_WIDTH = 96
-_PAGE, _GAP = 397.0, 3
-"""The width of a page of one column of text (5.5 inches) and half the space between two columns, in
-points."""
+_PAGE, _ACROSS, _GAP = 397.0, 505.0, 3
+"""The width of a page of one column of text (5.5 inches) and of one of two (7 inches), and half the
+space between two columns of a table, in points."""
 _SIZES = {"small": 4.6, "footnotesize": 4.25, "scriptsize": 3.8}
 """LaTeX's sizes of letters, with the width of a digit in points."""
 _LONG = 50
@@ -66,7 +66,7 @@ def floating(
     *,
     captioned: bool = True,
 ) -> str:
-    """Format a LaTeX table: plain if it fits a column of _PAGE points, else across the page.
+    """Format a LaTeX table: plain if it fits a column of _PAGE points, else wide, else turned.
 
     A table of more rows than a page has is a longtable, turned if it is too wide. The best of a
     section is in bold, which the caption says. A table that is not `captioned` is for a float that
@@ -85,7 +85,8 @@ def floating(
     below = f"\\caption{{{escape(caption)}}}\n\\label{{tab:{label}}}" if captioned else ""
     fitting = next((size for size, digit in _SIZES.items() if _width(parts, digit) <= _PAGE), None)
     size, is_long = fitting or [*_SIZES][-1], sum(map(len, parts.values())) > _LONG
-    look, needs = f"\\{size}\n\\setlength{{\\tabcolsep}}{{{_GAP}pt}}", "booktabs"
+    look = f"\\{size}\n\\setlength{{\\tabcolsep}}{{{_GAP}pt}}"
+    kind, needs = "table", "booktabs"
     body = booktabs(parts, left, bold, below if is_long else None)
     if is_long:
         needs += "} and \\usepackage{longtable"
@@ -93,15 +94,16 @@ def floating(
             needs += ",pdflscape"
             body = f"\\begin{{landscape}}\n{body}\\end{{landscape}}\n"
     elif not fitting:
-        needs += "} and \\usepackage{graphicx"
-        # \width is the table's own: it shrinks to the page if it is wider.
-        shrunk = "\\resizebox{\\ifdim\\width>\\textwidth\\textwidth\\else\\width\\fi}{!}"
+        # \width is the table's own: it shrinks to the line if it is wider.
+        shrunk = "\\resizebox{\\ifdim\\width>\\linewidth\\linewidth\\else\\width\\fi}{!}"
         body = f"{shrunk}{{{body.rstrip()}}}\n"
+        is_turned = captioned and _width(parts, _SIZES[size]) > _ACROSS
+        kind, package = ("sidewaystable*", "rotating") if is_turned else ("table*", "graphicx")
+        needs += f"}} and \\usepackage{{{package}"
     text = f"{look}\n{body}"
     if is_long or not captioned:
         text = f"{{{text}}}\n"
     else:
-        kind = "table" if fitting else "table*"
         text = f"\\begin{{{kind}}}\n\\centering\n{text}{below}\n\\end{{{kind}}}\n"
     comments = [f"needs \\usepackage{{{needs}}}", *[caption] * (not captioned), *comments]
     if letters := sorted(set(_NOT_IN_PDFLATEX.findall(text))):

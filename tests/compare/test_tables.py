@@ -116,7 +116,8 @@ def test_latex() -> None:
     [
         (10, 3, ["table"]),
         (60, 3, ["table"]),
-        (150, 3, ["table*"]),
+        (100, 3, ["table*"]),
+        (150, 3, ["sidewaystable*"]),
         (10, 51, ["longtable"]),
         (150, 51, ["landscape", "longtable"]),
     ],
@@ -129,15 +130,17 @@ def test_latex_is_plain_if_it_fits(width: int, rows: int, environment: list[str]
     titles = ("One", "Other", "Alone")
     parts = [Section(t, "", range(k)) for t, k in zip(titles, (rows, 2, 1), strict=True)]
     table = floating(parts, columns, "Of 50 %.", "mini-x")
-    assert re.findall(r"\\begin\{(landscape|(?:long)?table\*?)\}", table) == environment
+    assert re.findall(r"\\begin\{(landscape|(?:long|sideways)?table\*?)\}", table) == environment
     assert ("pdflscape" in table) == ("landscape" in environment)
     caption = "\\caption{Of 50 \\%. In bold the best of its section.}\n\\label{tab:mini-x}"
     assert table.count(caption) == 1
     assert re.findall(r"\\textbf\{(\d+)\}", table) == [str(rows - 1), "1"]
-    assert ("graphicx" in table) == ("resizebox" in table) == (environment == ["table*"])
+    package = {"table*": "graphicx", "sidewaystable*": "rotating"}.get(environment[0], "longtable")
+    assert ("resizebox" in table) == environment[0].endswith("*")
+    assert (f"{{{package}" in table.splitlines()[0]) == (environment != ["table"])
     bare = floating(parts, columns, "Of 50 %.", "mini-x", captioned=False)
     assert "% Of 50 %. In bold the best of its section.\n" in bare
-    assert not re.search(r"\\caption|\\label|\{table", bare)
+    assert not re.search(r"\\caption|\\label|\{(sideways)?table", bare)
     assert re.findall(r"^.* & .*$", bare, re.M) == re.findall(r"^.* & .*$", table, re.M)
     for text in (table, bare):
         assert text.count("\\begin") == text.count("\\end{") and text.count("{") == text.count("}")
