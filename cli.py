@@ -12,7 +12,7 @@ from contextlib import suppress
 from functools import partial
 from importlib import import_module
 from shutil import get_terminal_size
-from typing import Annotated, Any, NoReturn
+from typing import Annotated, Any
 
 import typer
 from pydantic import ValidationError
@@ -189,12 +189,16 @@ _interruptions: list[_Interrupted] = []
 
 
 def _interrupt(number: int, *_: object) -> None:
-    if _interruptions:  # it is on its way out: only a second Ctrl-C is quicker
-        if number == signal.SIGINT:
-            os._exit(EXIT_INTERRUPTED)
-        return
+    if _interruptions:
+        return _on_the_way_out(number)
     _interruptions.append(_Interrupted(EXIT_INTERRUPTED if number == signal.SIGINT else EXIT_AGAIN))
     raise _interruptions[0]
+
+
+def _on_the_way_out(number: int, *_: object) -> None:
+    """Let what tidies up end, the libraries' part of it too: only Ctrl-C is quicker."""
+    if number == signal.SIGINT:
+        os._exit(EXIT_INTERRUPTED)
 
 
 def _run(arguments: list[str]) -> int | None:
@@ -222,14 +226,15 @@ def _flush_stdout() -> None:
         raise Failure(f"cannot write to stdout: {error.strerror or error}") from error
 
 
-def _failed(error: Exception) -> NoReturn:
+def _failed(error: Exception) -> int:
+    """Print an error, after what stdout still holds; return its exit code."""
     try:
         _flush_stdout()
     except Failure as unsaid:
         error = error if isinstance(error, Failure) else unsaid
     if not isinstance(error.__cause__, BrokenPipeError):  # no message if the reader closed the pipe
         print(f"tape-arith: {_one_line(error)}", file=sys.stderr)
-    sys.exit(getattr(error, "exit_code", EXIT_FAILED))
+    return getattr(error, "exit_code", EXIT_FAILED)
 
 
 def _one_line(error: Exception) -> str:
@@ -249,33 +254,41 @@ def _arguments() -> list[str]:
     return sys.argv[1:] or ["--help"]
 
 
+def _exit_code() -> int | None:
+    """Run the command of this process; turn an error into one line and an exit code."""
+    try:
+        code = _run(_arguments())
+        _flush_stdout()
+        return code
+    except (UsageError, typer.TyperException) as error:
+        from tape_arith.arith.commands.hints import hint
+
+        print(f"tape-arith: {hint(error) or _one_line(error)}", file=sys.stderr)
+        return EXIT_USAGE
+    except (Failure, OSError) as error:
+        return _failed(error)
+    except (MemoryError, ImportError, RuntimeError) as error:
+        if not is_out_of_memory(error):
+            raise
+        return _failed(Failure("out of memory: free some, or run this where there is more"))
+
+
 def main() -> None:
-    """Run the command line; turn an error into one line and an exit code."""
+    """Run the command line and exit; a signal is one line and an exit code too."""
     protect_streams()
     silence_drawing()
     _interruptions.clear()
     install_handler(_interrupt)
     try:
-        code = _run(_arguments())
-        _flush_stdout()
-        sys.exit(code)
-    except (UsageError, typer.TyperException) as error:
-        from tape_arith.arith.commands.hints import hint
-
-        print(f"tape-arith: {hint(error) or _one_line(error)}", file=sys.stderr)
-        sys.exit(EXIT_USAGE)
-    except (Failure, OSError) as error:
-        _failed(error)
-    except (MemoryError, ImportError, RuntimeError) as error:
-        if not is_out_of_memory(error):
-            raise
-        _failed(Failure("out of memory: free some, or run this where there is more"))
+        sys.exit(_exit_code())
     except _Interrupted as caught:
         print(
             "tape-arith: interrupted: what is finished is kept, nothing is half-written",
             file=sys.stderr,
         )
         sys.exit(caught.args[0])
+    finally:
+        install_handler(_on_the_way_out)
 
 
 if __name__ == "__main__":

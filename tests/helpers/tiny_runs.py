@@ -25,6 +25,8 @@ SETTINGS = {
     "cooldown": "0.25",
     "problems_per_cell": "3",
 }
+SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGUSR2)
+"""What a command handles until its process ends, which here goes on."""
 
 
 class Result(NamedTuple):
@@ -45,7 +47,7 @@ def settings(**other: object) -> list[str]:
 def call(*arguments: object) -> Result:
     """Run a command as the console script does; unexpected errors come through."""
     out, err = io.StringIO(), io.StringIO()
-    argv, handler = sys.argv, signal.getsignal(signal.SIGINT)
+    argv, handlers = sys.argv, {number: signal.getsignal(number) for number in SIGNALS}
     sys.argv = ["tape-arith", *map(str, arguments)]
     code: object = 0
     try:
@@ -55,7 +57,8 @@ def call(*arguments: object) -> Result:
         code = leaving.code or 0
     finally:
         sys.argv = argv
-        signal.signal(signal.SIGINT, handler)
+        for number, handler in handlers.items():
+            signal.signal(number, handler)
     return Result(code if isinstance(code, int) else 1, out.getvalue(), err.getvalue())
 
 

@@ -2,6 +2,7 @@
 
 import os
 import signal
+import sys
 import threading
 from collections.abc import Callable
 from contextlib import suppress
@@ -12,7 +13,7 @@ import pytest
 from tape_arith import cli
 from tape_arith.arith.runs.run import Run
 from tape_arith.arith.terminal import LossyStderr
-from tests.helpers.child_processes import PREEMPTED, Process, start, wait_until
+from tests.helpers.child_processes import PREEMPTED, Process, start, wait, wait_until
 from tests.helpers.tiny_runs import call, done, settings
 
 TRAIN = ("train", "--pe", "tape", "--no-score", *settings(steps=300, num_problems=4096))
@@ -134,6 +135,26 @@ def test_a_repeated_signal_cuts_no_tidying_up_short(monkeypatch: pytest.MonkeyPa
     assert result.err.count("\n") == 1 and "nothing is half-written" in result.err
     tidied.clear()
     assert call("list").code == PREEMPTED and tidied == ["all"]
+
+
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGTERM, 0), (signal.SIGINT, 130)])
+@pytest.mark.parametrize("words", ["list", "list --no-such-option"])
+def test_a_signal_after_the_last_word_adds_none(
+    words: str, number: signal.Signals, code: int
+) -> None:
+    """Libraries take a second to leave, and what they had to tidy up is theirs to end."""
+    program = f"""
+import atexit, signal
+from tape_arith.cli import main
+atexit.register(print, "left", flush=True)
+atexit.register(signal.raise_signal, {int(number)})
+main()
+"""
+    undisturbed = call(*words.split())
+    exit_code, output = wait(start(words.split(), program=[sys.executable, "-c", program]))
+    assert exit_code == (code or undisturbed.code)
+    left = "" if code else "left\n"
+    assert output == undisturbed.out + left + undisturbed.err
 
 
 def test_messages_to_nobody() -> None:
