@@ -85,7 +85,7 @@ def _draw(ax: Axes, panel: Panel, look: Look) -> None:
     """Draw the mean over seeds as a line, and its interval as a band."""
     means = panel.by_length()
     low, high = zip(*panel.length_intervals().values(), strict=True)
-    ax.fill_between([*means], low, high, color=look.colour, alpha=0.12, linewidth=0, zorder=2)
+    ax.fill_between([*means], low, high, color=look.colour, alpha=0.18, linewidth=0, zorder=2)
     ax.plot([*means], [*means.values()], zorder=3, **look.line)
 
 
