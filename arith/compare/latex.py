@@ -139,16 +139,19 @@ def booktabs(
     above = " & ".join(map(_stack, heads, align)) + r" \\"
     long = caption is not None
     kind = "longtable" if long else "tabular"
-    lines = [
-        f"\\begin{{{kind}}}{{{align}}}",
-        *[rf"{caption} \\"] * bool(caption),
-        "\\toprule",
-        above,
-    ]
-    lines += ["\\midrule", "\\endhead", "\\bottomrule", "\\endfoot"] if long else []
+    across = f"\\multicolumn{{{len(heads)}}}{{l}}"
+    top = ["\\toprule", above]
+    if long:
+        top.append("\\midrule")
+        again = rf"{across}{{\tablename~\thetable{{}} (continued)}}"
+        first, later = ([rf"{text} \\"] * bool(caption) for text in (caption, again))
+        top = [*first, *top, "\\endfirsthead", *later, *top, "\\endhead"]
+        top += ["\\bottomrule", "\\endfoot"]
+    lines = [f"\\begin{{{kind}}}{{{align}}}", *top]
     for number, (title, table) in enumerate(parts.items()):
         lines += ["\\midrule"] * (number > 0 or not long)
-        lines.append(f"\\multicolumn{{{len(heads)}}}{{l}}{{\\textit{{{escape(title)}}}}} \\\\")
+        # The star keeps a title on the page of its first row.
+        lines.append(rf"{across}{{\textit{{{escape(title)}}}}} \\" + "*" * long)
         for place, cells in enumerate(table.to_numpy()):
             texts = [
                 f"\\textbf{{{escape(cell)}}}" if (title, place, head) in bold else escape(cell)

@@ -134,6 +134,11 @@ def test_latex_is_plain_if_it_fits(width: int, rows: int, environment: list[str]
     assert ("pdflscape" in table) == ("landscape" in environment)
     caption = "\\caption{Of 50 \\%. In bold the best of its section.}\n\\label{tab:mini-x}"
     assert table.count(caption) == 1
+    start = table[: table.index("\\textit")]
+    assert (caption in start.partition("\\endfirsthead")[0]) == ("longtable" in environment)
+    assert table.count(" (continued)}") == ("longtable" in environment)
+    stars = [line.endswith(r"\\*") for line in table.splitlines() if "\\textit{" in line]
+    assert stars == ["longtable" in environment] * len(titles), "a title is not at a page's foot"
     assert re.findall(r"\\textbf\{(\d+)\}", table) == [str(rows - 1), "1"]
     package = {"table*": "graphicx", "sidewaystable*": "rotating"}.get(environment[0], "longtable")
     assert ("resizebox" in table) == environment[0].endswith("*")
