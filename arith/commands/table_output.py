@@ -3,7 +3,7 @@
 import sys
 from collections.abc import Callable, Collection
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -29,7 +29,11 @@ Show = Annotated[
     ),
 ]
 Out = Annotated[
-    Path | None, typer.Option(help="Write the table to this file.", callback=option.written_file)
+    Path | None,
+    typer.Option(
+        help="Write the table to this file; rope.tex has the label tab:rope.",
+        callback=option.written_file,
+    ),
 ]
 
 
@@ -81,8 +85,10 @@ class TableOutput:
             figure_format(figure)  # before anything is written
         self.kind, self.out, self.figure = kind, out, figure
         self.width, self.captioned = width, not no_caption
-        self.options = {"captioned": self.captioned} if kind in CAPTIONED else {}
+        self.options: dict[str, Any] = {}
         """The options of the table's format."""
+        if kind in CAPTIONED:
+            self.options = {"captioned": self.captioned, "label": out.stem if out else ""}
         self.columns = [name.strip() for name in show.split(",") if name.strip()]
         self.labels = read_labels(label)
 

@@ -70,7 +70,7 @@ def floating(
 
     A table of more rows than a page has is a longtable, turned if it is too wide. The best of a
     section is in bold, which the caption says. A table that is not `captioned` is for a float that
-    has a caption of its own; what ours says is a comment.
+    has a caption of its own; what ours says is a comment. Spaces and signs of `label` become "-".
     """
     parts = {each.heading: short_texts(columns, each.rows) for each in sections}
     left = [column.head for column in columns if column.left]
@@ -82,6 +82,7 @@ def floating(
     }
     if bold:
         caption += " In bold the best of its section."
+    label = re.sub(r"\W+", "-", label)
     below = f"\\caption{{{escape(caption)}}}\n\\label{{tab:{label}}}" if captioned else ""
     fitting = next((size for size, digit in _SIZES.items() if _width(parts, digit) <= _PAGE), None)
     size, is_long = fitting or [*_SIZES][-1], sum(map(len, parts.values())) > _LONG

@@ -182,15 +182,17 @@ def legend(board: Board, columns: Sequence[Column[Row]]) -> str:
     )
 
 
-def _board_to_latex(board: Board, columns: Sequence[str] = (), *, captioned: bool = True) -> str:
-    """Format a floating table, with the notes as comments."""
+def _board_to_latex(
+    board: Board, columns: Sequence[str] = (), *, captioned: bool = True, label: str = ""
+) -> str:
+    """Format a floating table, with the notes as comments; its usual label is the preset."""
     shown = short_columns(board, columns)
     if not columns:
         shown = [column for column in shown if column.printed]
     split = SPLIT_WORDS.get(board.panels[0].first.split) and board.panels[0].first.split
-    name = re.sub(r"\W+", "-", f"{board.preset} {split or ''}".strip())
+    label = label or f"{board.preset} {split or ''}".strip()
     caption, notes = legend(board, shown), board.notes()
-    return floating(board.sections, shown, caption, name, notes, captioned=captioned)
+    return floating(board.sections, shown, caption, label, notes, captioned=captioned)
 
 
 def _board_to_json(board: Board, columns: Sequence[str] = ()) -> str:

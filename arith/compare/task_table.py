@@ -260,11 +260,13 @@ def signs(panel: Panel) -> str:
     return ONE_SEED * (len(panel.seeds) == 1) + "*" * (panel.convergence is not None)
 
 
-def _to_latex(table: TaskTable, columns: Sequence[str] = (), *, captioned: bool = True) -> str:
+def _to_latex(
+    table: TaskTable, columns: Sequence[str] = (), *, captioned: bool = True, label: str = ""
+) -> str:
     """Format a floating table, with the notes as its caption."""
     shown = choose(table.columns, columns)
     caption = " ".join(table.notes(shown))
-    return floating(table.sections, shown, caption, "tasks", captioned=captioned)
+    return floating(table.sections, shown, caption, label or "tasks", captioned=captioned)
 
 
 def _to_json(table: TaskTable, columns: Sequence[str] = ()) -> str:

@@ -459,6 +459,10 @@ def test_latex(made: Path) -> None:
     assert "longest solved" not in chosen[chosen.index("\\caption") :]
     bare = done("leaderboard", "--format", "latex", "--no-caption").out
     assert body in bare and "\\caption" not in bare and "longest solved" in bare
+    for name, label in (("", "mini"), ("rope tape_2.tex", "rope-tape_2")):
+        told = done("leaderboard", "--format", "latex", *["--out", name] * bool(name)).out
+        table = Path(name).read_text() if name else told
+        assert re.findall(r"\\label\{(.*)\}", table) == [f"tab:{label}"]
 
 
 def test_labels_of_one_s_own(made: Path) -> None:

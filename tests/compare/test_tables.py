@@ -242,3 +242,6 @@ def test_tables_compile_and_fit_a_page(here: Path) -> None:
     latex = ["pdflatex", "-halt-on-error", "-interaction=nonstopmode", "all.tex"]
     log = subprocess.run(latex, capture_output=True, text=True, check=True).stdout
     assert "Overfull" not in log and Path("all.pdf").exists()
+    marks = Path("all.aux").read_text()
+    assert re.findall(r"\\newlabel\{tab:(.*?)\}", marks) == list(tables)  # each once
+    assert marks.count("\\@writefile{lot}{\\contentsline") == len(tables)
