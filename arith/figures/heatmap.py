@@ -8,7 +8,7 @@ square however many lengths an axis has. Grids of one axis are drawn by `lines.p
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import seaborn as sns
@@ -18,6 +18,7 @@ from matplotlib.colors import Colormap, ListedColormap
 from matplotlib.figure import Figure
 from matplotlib.patches import Patch, Rectangle
 from matplotlib.patheffects import withStroke
+from matplotlib.text import Text
 
 from tape_arith.arith.compare import captions
 from tape_arith.arith.compare.labels import panel_labels, prior_word
@@ -44,6 +45,16 @@ _OUTLINE: dict[str, Any] = {
     "path_effects": [withStroke(linewidth=2.3, foreground="black")],
 }
 _HIDDEN = "cells are means, which hide how much seeds differ"
+
+
+class _Above(NamedTuple):
+    """Texts below the names of panels; those of a field get letters of one size.
+
+    Marks may be smaller than the lines at whose ends they are: a long one leaves numbers readable.
+    """
+
+    lines: list[Text]
+    marks: list[Text]
 
 
 def draw(
@@ -99,7 +110,7 @@ def compose(
         box = axes[0].get_window_extent()
         side = min(box.width, box.height) / axes[0].figure.dpi
         place = place._replace(columns=1, rows=1, side=side)
-    drawn, page = list(axes or ()), None
+    drawn, page, above = list(axes or ()), None, _Above([], [])
     with style.styled(place.letters, look.font):
         if axes is None:
             page = _page(panels, labels, place, look, order, compared=compared)
@@ -110,7 +121,7 @@ def compose(
             left, lowest = number % place.columns == 0, number + place.columns not in used
             _label_axes(ax, lengths, place, left=left, bottom=lowest)
             words = _lines_above(panel, place)
-            _write_title(ax, labels[panel.name], words, place, panel.convergence)
+            _write_title(ax, labels[panel.name], words, place, above, panel.convergence)
         if page is not None:
             for number in set(range(len(drawn))).difference(used):
                 drawn[number].remove()
@@ -124,7 +135,9 @@ def compose(
                 extend="max" if look.vmax < 100 else "neither",
             )
         if compared:
-            _draw_difference(drawn[-1], panels, labels, place, has_bar=page is not None)
+            _draw_difference(drawn[-1], panels, labels, place, above, has_bar=page is not None)
+        if page is not None:
+            page.fit_alike_later(*above)
     return page or drawn[0].figure.figure  # that of a subfigure, too
 
 
@@ -243,6 +256,7 @@ def _draw_difference(
     panels: Sequence[Panel],
     labels: Mapping[str, str],
     place: Layout,
+    above: _Above,
     *,
     has_bar: bool,
 ) -> None:
@@ -260,7 +274,7 @@ def _draw_difference(
     name = " \N{MINUS SIGN} ".join(labels[panel.name] for panel in panels)
     if text_width(name, 5, "bold") > 72 * place.side:  # shortened, it would lose its minus
         name = "first \N{MINUS SIGN} second"
-    _write_title(ax, name, words, place)
+    _write_title(ax, name, words, place, above)
     if has_bar:
         _add_bar(
             mesh,
@@ -283,23 +297,28 @@ def _label_axes(ax: Axes, lengths: Lengths, place: Layout, *, left: bool, bottom
 
 
 def _write_title(
-    ax: Axes, name: str, lines: Sequence[str], place: Layout, mark: str | None = None
+    ax: Axes,
+    name: str,
+    lines: Sequence[str],
+    place: Layout,
+    above: _Above,
+    mark: str | None = None,
 ) -> None:
     """Write a panel's name, means and seeds above it, then `mark` in red (not converged)."""
     step = LINE * place.letters
     look: dict[str, Any] = {"fontsize": place.letters + 1.5, "fontweight": "bold"}
     style.write_title(ax, name, pad=4 + step * len(lines), **look)
 
-    def write(text: str, row: int, x: float = 0.0, **look: Any) -> None:
-        look |= {"xycoords": "axes fraction", "textcoords": "offset points"}
-        look |= {"fontsize": place.letters}
-        note = ax.annotate(text, (0, 1), (x, 4 + step * row), **look)
+    def write(text: str, row: int, before: Text | None = None, **look: Any) -> Text:
+        start: Any = "axes fraction" if before is None else (before, "axes fraction")
+        at, x = ((0, 1), 0.0) if before is None else ((1, 1), 0.5 * place.letters)
+        look |= {"xycoords": start, "textcoords": "offset points", "fontsize": place.letters}
+        note = ax.annotate(text, at, (x, 4 + step * row), **look)
         note.set_in_layout(False)
-        style.fit_later(note, uncut=True)
+        return note
 
-    for row, line in enumerate(reversed(lines)):
-        write(line, row, color="#222222")
+    written = [write(line, row, color="#222222") for row, line in enumerate(reversed(lines))]
+    above.lines.extend(written)
     if mark:
-        before = text_width(lines[-1], place.letters)
-        start, mark = (before + 0.5 * place.letters, f"· {mark}") if before else (0.0, mark)
-        write(mark, 0, start, color="#b3261e", fontweight="bold")
+        before, mark = (written[0], f"· {mark}") if lines[-1] else (None, mark)
+        above.marks.append(write(mark, 0, before, color="#b3261e", fontweight="bold"))

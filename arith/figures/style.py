@@ -24,6 +24,7 @@ from tape_arith.arith.errors import UsageError
 from tape_arith.arith.figures.text import (
     DPI,
     families,
+    fit_alike,
     fit_artist,
     known_font,
     letters_without_font,
@@ -122,6 +123,8 @@ class Page(Figure):
         self.to_fit: dict[Text, bool] | None = {}
         """Texts to fit into their room from their left end on, and whether each must stay uncut;
         None once that is done."""
+        self.alike: Sequence[Sequence[Text]] = ()
+        """Groups of these texts, as `fit_alike` takes them."""
 
     def draw(self, renderer: Any) -> None:
         """Draw the figure, as matplotlib does."""
@@ -139,6 +142,13 @@ class Page(Figure):
         data = io.BytesIO()
         self.savefig(data, format="png", dpi=DPI)
         return data.getvalue()
+
+    def fit_alike_later(self, *groups: Sequence[Text]) -> None:
+        """Keep texts as `fit_later` does, in the sizes of `fit_alike`."""
+        self.alike = groups
+        for group in groups:
+            for text in group:
+                fit_later(text, uncut=True)
 
     def _settle(self) -> None:
         """Choose fonts, arrange the panels and fit the texts, once: the layout is then fixed.
@@ -185,11 +195,16 @@ class Page(Figure):
                     right = min(right, panel.x0 - gap)
             own: Any = text.axes
             rooms[text] = own.bbox, right - own.bbox.x0
-        for text, (size, _) in rooms.items():
+
+        def room(text: Text) -> float:
+            size, _ = rooms[text]
             # Panels of one size give their texts one room, whatever is to their right.
             reach = min(to for other, to in rooms.values() if abs(other.width - size.width) < 1)
-            room = size.x0 + reach - text.get_window_extent().x0
-            fit_artist(text, 72 * room / self.dpi, uncut=to_fit[text])
+            return 72 * float(size.x0 + reach - text.get_window_extent().x0) / self.dpi
+
+        fit_alike(self.alike, room)
+        for text in set(to_fit).difference(*self.alike):
+            fit_artist(text, room(text), uncut=to_fit[text])
 
 
 def save(figure: Figure, path: Path) -> None:

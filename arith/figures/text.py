@@ -3,8 +3,10 @@
 All of it is plain: no character is markup, so a `$` is drawn as a `$`.
 """
 
+from collections.abc import Callable, Iterable
 from contextlib import suppress
 from functools import cache, lru_cache
+from math import inf
 from textwrap import wrap
 from typing import Any
 
@@ -156,3 +158,17 @@ def fit_artist(text: Text, width: float, *, uncut: bool = False) -> None:
     size, weight = float(text.get_fontsize()), str(text.get_fontweight())
     fitted = [fit(line, width, size, weight, uncut=uncut) for line in text.get_text().split("\n")]
     text.set(text="\n".join(line for line, _ in fitted), fontsize=min(size for _, size in fitted))
+
+
+def fit_alike(groups: Iterable[Iterable[Text]], room: Callable[[Text], float]) -> None:
+    """Make texts fit, uncut: those of a group in one size, no larger than that of the one before.
+
+    `room` gives the width that is left for a text, in points, once those before it are fitted.
+    """
+    size = inf
+    for group in map(tuple, groups):
+        for text in group:
+            fit_artist(text, room(text), uncut=True)
+        size = min([size, *(float(text.get_fontsize()) for text in group)])
+        for text in group:
+            text.set_fontsize(size)

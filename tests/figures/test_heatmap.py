@@ -19,7 +19,7 @@ from tape_arith.arith.compare.captions import footnote
 from tape_arith.arith.compare.lengths import ticks
 from tape_arith.arith.errors import Failure, UsageError
 from tape_arith.arith.figures.heatmap import compose
-from tape_arith.arith.figures.layout import layout
+from tape_arith.arith.figures.layout import Looks, layout
 from tape_arith.arith.figures.style import page, save
 from tape_arith.arith.grids.panel import Panel, panels_of, significant_cells
 from tests.helpers.figures import assert_texts_are_apart
@@ -39,6 +39,10 @@ def mesh(ax: Axes) -> QuadMesh:
 def values(ax: Axes, layer: int = 0) -> Any:
     array: Any = np.ma.asarray(ax.collections[layer].get_array())
     return array.reshape(int(ax.get_ylim()[1]), -1)
+
+
+def is_mark(text: Text) -> bool:
+    return "not converged" in text.get_text()
 
 
 def words(figure: Figure, ax: Axes | None = None) -> str:
@@ -206,8 +210,12 @@ def test_texts_above_panels_of_one_size_have_one_room(count: int, width: float) 
     figure = compose([grids(f"pe{k:02}") for k in range(count)], width=width)
     figure.draw_without_rendering()
     above = [ax.texts for ax in figure.axes[:count]]
-    sizes = [[round(float(text.get_fontsize()), 2) for text in texts] for texts in above]
-    assert sizes == sizes[:1] * count and len(set(sizes[0])) > 1, "equal lines shrink alike"
+    lines, marks = (
+        {round(float(t.get_fontsize()), 2) for ts in above for t in ts if is_mark(t) == marks}
+        for marks in (False, True)
+    )
+    assert len(lines) == len(marks) == 1, "equal lines shrink alike"
+    assert min(marks) <= min(lines) and min(marks) < round(layout(count, Looks(width)).letters, 2)
     for ax, texts in zip(figure.axes, above, strict=False):
         ends = [text.get_window_extent().x1 for text in texts]
         assert max(ends) < ax.bbox.x1 + 0.2 * figure.dpi
@@ -359,6 +367,28 @@ def test_two_without_their_difference_on_a_scale_that_ends_early() -> None:
     assert len(figure.axes) == 3 and "higher" not in words(figure)
     assert [mesh(ax).get_clim() for ax in figure.axes[:2]] == [(0.0, 0.4)] * 2
     assert figure.axes[2].get_yticklabels()[-1].get_text() == "40\N{NO-BREAK SPACE}%"
+
+
+def test_lines_have_one_size_and_marks_another_that_is_no_larger() -> None:
+    three = [panel("rope"), panel("fire", inside=98), panel("rand-rope", inside=98)]
+    sizes = {}
+    for width, font in ((5.5, ""), (5.5, "monospace"), (12.0, "")):
+        figure = compose(three, width=width, columns=3, font=font)
+        assert_texts_are_apart(figure)
+        texts = [text for ax in figure.axes for text in ax.texts if text.get_text()]
+        kinds = [
+            {round(float(text.get_fontsize()), 3) for text in texts if is_mark(text) == marks}
+            for marks in (False, True)
+        ]
+        (lines,), (marks,) = kinds
+        assert lines >= marks
+        sizes[width, font] = lines, marks
+        for mark in filter(is_mark, texts):  # right behind the line, also where that is smaller
+            ax: Any = mark.axes
+            ends = [t.get_window_extent().x1 for t in ax.texts if not is_mark(t)]
+            gap = (mark.get_window_extent().x0 - ends[0]) * 72 / figure.dpi
+            assert 2 < gap < 5
+    assert sizes[5.5, "monospace"] < sizes[5.5, ""] < sizes[12.0, ""] == (7.0, 7.0)
 
 
 def test_the_caption_says_what_a_legend_would_and_where_colours_end() -> None:
