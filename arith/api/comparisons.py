@@ -79,7 +79,9 @@ def heatmap(
     """Return the comparison heatmap of encodings or of grids, as a figure that a notebook shows.
 
     Each panel shows the mean of exact match over seeds, or one seed. Runs that are not comparable
-    are left out and named on stderr; UsageError is raised instead if `pe` names them.
+    are left out and named on stderr; UsageError is raised instead if `pe` names them. Fonts,
+    colours, line widths, dpi and the colour map of your matplotlibrc hold; sizes of letters follow
+    `width`.
 
     seed       the seed to show instead of the mean
     sort       whether the best out of distribution is first, as it always is for "all"

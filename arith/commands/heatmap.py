@@ -64,7 +64,8 @@ def command(
     """Draw exact match over lengths, one panel per encoding: the mean over seeds, or one --seed.
 
     A task of one length, such as copy, gives one line per encoding, with the interval over seeds.
-    Without --figure, the file is written next to the runs.
+    Without --figure, the file is written next to the runs. Fonts, colours, line widths, dpi and the
+    colour map of your matplotlibrc hold; sizes of letters follow --width.
 
     `--pe all` draws every scored encoding: task-agnostic by mean out of distribution, then
     task-structured, then not converged.

@@ -75,7 +75,7 @@ def compose(table: TaskTable, *, width: float | None = None, caption: bool = Tru
     for y, title in titles.items():
         _write(ax, 0, y, title, ha="left", fontweight="bold")
     bar = figure.colorbar(
-        ScalarMappable(Normalize(0, 1), style.COLOURS),
+        ScalarMappable(Normalize(0, 1), style.colours()),
         ax=ax,
         location="bottom",
         aspect=1.9 / 0.09,
@@ -139,7 +139,7 @@ def _draw_cell(ax: Axes, x: int, y: float, panel: Panel | None, letters: float) 
         _write(ax, x + 0.5, y, "-", color=style.GREY)
         return
     guess = captions.chance(panel.task) or 0.0
-    colour: Any = style.COLOURS(max(0.0, mean - guess) / (1 - guess))
+    colour: Any = style.colours()(max(0.0, mean - guess) / (1 - guess))
     ink = "w" if np.dot(colour[:3], (0.299, 0.587, 0.114)) < 0.5 else "k"
     ax.add_patch(Rectangle((x, y), 1, 1, facecolor=colour, edgecolor="white", linewidth=0.8))
     _write(ax, x + 0.5, y, _number(panel), color=ink, fontsize=letters)

@@ -117,7 +117,7 @@ def compose(
             drawn = list(page.subplots(place.rows, place.columns, squeeze=False).ravel())
         used = [*range(len(panels)), *[len(drawn) - 1] * compared]
         for number, (ax, panel) in enumerate(zip(drawn, panels, strict=False)):
-            mesh = _paint(ax, panel.cell_means, style.COLOURS, (0, look.vmax / 100), lengths)
+            mesh = _paint(ax, panel.cell_means, style.colours(), (0, look.vmax / 100), lengths)
             left, lowest = number % place.columns == 0, number + place.columns not in used
             _label_axes(ax, lengths, place, left=left, bottom=lowest)
             words = _lines_above(panel, place)

@@ -43,8 +43,6 @@ GUESS: Mapping[str, Any] = {"color": GREY, "linestyle": ":", "linewidth": 0.8}
 """The line at what a guess gets right."""
 PALE = "#e4e4e4"
 """The colour of cells that say nothing: no significant difference, or not ranked."""
-COLOURS: Colormap = sns.color_palette("viridis", as_cmap=True)
-"""The colours of exact match, and of attention weights, from 0 to 1."""
 _MARGIN = 0.08
 """Margin around a page, in inches."""
 _HANDLE, _BETWEEN = 2.0, 1.4
@@ -59,11 +57,17 @@ _METADATA: dict[str, tuple[str, dict[str, Any]]] = {
 _SCALE_ENDS = (0.02, 0.05, 0.1, 0.2, 0.4, 0.6, 0.8, 1.0)
 
 
+def colours() -> Colormap:
+    """Return the colours of exact match, and of attention weights, from 0 to 1."""
+    return mpl.colormaps[mpl.rcParams["image.cmap"]]
+
+
 @contextmanager
 def styled(letters: float = LETTERS, font: str = "", fonts: Any = None) -> Iterator[None]:
     """Set the style of all figures, with labels of `letters` points; works as a decorator too.
 
-    What a person's own matplotlibrc sets stays, but for what would break texts or the page.
+    Of a person's own matplotlibrc stay fonts, colours, line widths, dpi and the colour map; what
+    would break texts or the page does not. Sizes of letters follow the width of the page.
 
     font   a font in place of matplotlib's, such as serif; fonts  all settings of fonts
     Raises UsageError for an unknown font.
@@ -79,11 +83,12 @@ def styled(letters: float = LETTERS, font: str = "", fonts: Any = None) -> Itera
         "svg.hashsalt": "tape-arith",
         "savefig.bbox": None,  # the page is as wide as it was asked for
         "axes.grid": False,  # over cells; `finish` draws one where it helps
+        "axes.labelsize": letters,
+        "xtick.labelsize": letters,
+        "ytick.labelsize": letters,
     }
-    usual: Any = {"axes.linewidth": 0.6, "axes.labelpad": 2, "axes.labelsize": letters}
-    usual["axes.axisbelow"] = True
+    usual: Any = {"axes.linewidth": 0.6, "axes.labelpad": 2, "axes.axisbelow": True}
     for axis in ("xtick", "ytick"):
-        usual[f"{axis}.labelsize"] = letters
         for kind in ("major", "minor"):
             usual |= {f"{axis}.{kind}.{key}": n for key, n in _TICKS.items()}
     library = logging.getLogger("matplotlib")
@@ -140,7 +145,7 @@ class Page(Figure):
 
     def _repr_png_(self) -> bytes:
         data = io.BytesIO()
-        self.savefig(data, format="png", dpi=DPI)
+        self.savefig(data, format="png")
         return data.getvalue()
 
     def fit_alike_later(self, *groups: Sequence[Text]) -> None:
@@ -216,7 +221,7 @@ def save(figure: Figure, path: Path) -> None:
     kind = figure_format(path)
     field, undated = _METADATA[kind]
     with atomic(path) as temporary:
-        figure.savefig(temporary, format=kind, dpi=DPI, metadata={**undated, field: origin()})
+        figure.savefig(temporary, format=kind, metadata={**undated, field: origin()})
 
 
 def page(

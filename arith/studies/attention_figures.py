@@ -10,7 +10,7 @@ from matplotlib.lines import Line2D
 from matplotlib.patches import Rectangle
 from matplotlib.ticker import MaxNLocator
 
-from tape_arith.arith.figures.style import COLOURS, LETTERS, finish, page, write_title
+from tape_arith.arith.figures.style import LETTERS, colours, finish, page, write_title
 from tape_arith.arith.grids.axes import REGION_WORDS
 from tape_arith.arith.studies.study import Study, draw_runs
 
@@ -107,7 +107,7 @@ def draw_maps(rows: pd.DataFrame, example: Mapping[str, Any]) -> Figure:
         title = f"{run.label.iloc[0]}, seed {run.seed.iloc[0]}, layer {example['layer']}\n"
         for ax, (head, weights) in zip(axes, run.groupby("head"), strict=True):
             square = weights.pivot(index="query", columns="key", values="weight")
-            image = ax.imshow(square, cmap=COLOURS, vmin=0, vmax=1)
+            image = ax.imshow(square, cmap=colours(), vmin=0, vmax=1)
             for query, key in example["equal_places"]:
                 look: dict[str, Any] = {"fill": False, "edgecolor": _RED, "linewidth": 0.8}
                 ax.add_patch(Rectangle((key - 0.5, query - 0.5), 1, 1, clip_on=False, **look))

@@ -423,6 +423,21 @@ def test_a_font_and_a_persons_own_settings(tmp_path: Path) -> None:
     with plt.rc_context(own):
         save(compose(pair, width=5.5, caption=False), tmp_path / "a.png")
     assert plt.imread(tmp_path / "a.png").shape[1] == 5.5 * 300
+    own = {"axes.labelsize": 14, "ytick.labelsize": 15, "font.size": 30, "text.color": "red"}
+    with plt.rc_context({"savefig.dpi": 50, "image.cmap": "gray", **own}):
+        figure = compose(pair, width=5.5, caption=False)
+        save(figure, tmp_path / "a.png")
+    assert plt.imread(tmp_path / "a.png").shape[1] == 5.5 * 50
+    assert mesh(figure.axes[0]).get_cmap().name == "gray"
+    usual = compose(pair, width=5.5, caption=False)
+    usual.draw_without_rendering()
+    # Letters have the sizes that fit the width, on the colour bars too.
+    own_sizes, sizes = (
+        [text.get_fontsize() for text in each.findobj(Text) if text.get_text()]
+        for each in (figure, usual)
+    )
+    assert own_sizes == sizes
+    assert {text.get_color() for text in figure.legends[0].get_texts()} == {"red"}
     with pytest.raises(UsageError, match="no font is called 'Seriph'"):
         compose(pair, font="Seriph")
 

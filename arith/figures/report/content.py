@@ -62,7 +62,7 @@ def content(report: Report) -> dict[str, Any]:
         "trained_digits": first.first.trained_digits,
         "longest": longest_words(first.axes),
         "choices": list(chosen),
-        "colours": _colours(style.COLOURS),
+        "colours": _colours(style.colours()),
         "differences": _colours(difference_colours()),
         "grey": style.PALE,
         "regions": {
