@@ -94,7 +94,8 @@ def heatmap(
     vmax       where the scale of exact match ends, in percent
     by_length  whether to draw lines over the length of the longer operand, with intervals
     axes       matplotlib's, one for each panel, to draw into instead: without colour bar, legend
-               and caption; a third for two encodings gets their difference
+               and caption; a third for two encodings gets their difference. Best in a figure of
+               `layout="constrained"`, which has room for what is above panels
     """
     from tape_arith.arith.figures.heatmap import compose, draw
 

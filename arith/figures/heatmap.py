@@ -29,7 +29,7 @@ from tape_arith.arith.errors import UsageError
 from tape_arith.arith.figures import style
 from tape_arith.arith.figures.layout import GAP, LINE, SHORT_WORDS, Layout, Looks, layout
 from tape_arith.arith.figures.lines import compose as compose_lines
-from tape_arith.arith.figures.text import text_width
+from tape_arith.arith.figures.text import fit_alike, fit_artist, text_width
 from tape_arith.arith.grids.axes import Axes as Lengths
 from tape_arith.arith.grids.grid import Floats
 from tape_arith.arith.grids.panel import Panel, significant_cells
@@ -115,10 +115,15 @@ def compose(
         if axes is None:
             page = _page(panels, labels, place, look, order, compared=compared)
             drawn = list(page.subplots(place.rows, place.columns, squeeze=False).ravel())
+        else:
+            for ax in drawn:
+                style.adopt(ax)
         used = [*range(len(panels)), *[len(drawn) - 1] * compared]
         for number, (ax, panel) in enumerate(zip(drawn, panels, strict=False)):
             mesh = _paint(ax, panel.cell_means, style.colours(), (0, look.vmax / 100), lengths)
-            left, lowest = number % place.columns == 0, number + place.columns not in used
+            # Where the caller's axes stand is the caller's: each has its labels.
+            left = page is None or number % place.columns == 0
+            lowest = page is None or number + place.columns not in used
             _label_axes(ax, lengths, place, left=left, bottom=lowest)
             words = _lines_above(panel, place)
             _write_title(ax, labels[panel.name], words, place, above, panel.convergence)
@@ -138,7 +143,15 @@ def compose(
             _draw_difference(drawn[-1], panels, labels, place, above, has_bar=page is not None)
         if page is not None:
             page.fit_alike_later(*above)
+        else:
+            fit_alike(above, lambda text: 72 * place.side - _start(text))
     return page or drawn[0].figure.figure  # that of a subfigure, too
+
+
+def _start(text: Text) -> float:
+    """Return where a text above a panel begins, in points from the panel's left edge."""
+    ax: Any = text.axes
+    return 72 * float(text.get_window_extent().x0 - ax.bbox.x0) / ax.figure.dpi
 
 
 def _page(
@@ -307,7 +320,12 @@ def _write_title(
     """Write a panel's name, means and seeds above it, then `mark` in red (not converged)."""
     step = LINE * place.letters
     look: dict[str, Any] = {"fontsize": place.letters + 1.5, "fontweight": "bold"}
-    style.write_title(ax, name, pad=4 + step * len(lines), **look)
+    look["pad"] = 4 + step * len(lines)
+    if isinstance(ax.get_figure(), style.Page):
+        style.write_title(ax, name, **look)
+    else:  # of a caller, who expects the name where matplotlib has titles
+        title = ax.set_title(name, loc="center", x=0, ha="left", **look)
+        fit_artist(title, 72 * place.side)
 
     def write(text: str, row: int, before: Text | None = None, **look: Any) -> Text:
         start: Any = "axes fraction" if before is None else (before, "axes fraction")

@@ -48,6 +48,8 @@ _MARGIN = 0.08
 _HANDLE, _BETWEEN = 2.0, 1.4
 """Length of a legend's handle and space between its columns, in multiples of the letter size."""
 _TICKS = {"size": 2, "width": 0.5, "pad": 1.5}
+_TICK_KEYS = {"length": "size", "width": "width", "pad": "pad"}
+"""Settings of ticks in `_TICKS`, by the names that axes have for them."""
 _METADATA: dict[str, tuple[str, dict[str, Any]]] = {
     "png": ("Description", {}),
     "svg": ("Description", {"Date": None}),
@@ -290,6 +292,23 @@ def _legend_width(handles: Sequence[Artist], columns: int, letters: float) -> fl
 def write_title(ax: Axes, title: str, **look: Any) -> None:
     """Write a title above the left end of a panel, as long as its room will be."""
     fit_later(ax.set_title(title, loc="left", **look))
+
+
+def adopt(ax: Axes) -> None:
+    """Give axes that were made elsewhere the letters and lines of those made in our style."""
+    rc: Any = mpl.rcParams
+    font = {"fontfamily": rc["font.family"]}
+    ax.title.set(parse_math=False, usetex=False, **font)
+    for axis, name in ((ax.xaxis, "xtick"), (ax.yaxis, "ytick")):
+        axis.label.set(fontsize=rc["axes.labelsize"], **font)
+        axis.labelpad = rc["axes.labelpad"]
+        axis.set_tick_params(
+            labelsize=rc[f"{name}.labelsize"],
+            labelfontfamily=rc["font.family"],
+            **{key: rc[f"{name}.major.{rc_key}"] for key, rc_key in _TICK_KEYS.items()},
+        )
+    for spine in ax.spines.values():
+        spine.set_linewidth(rc["axes.linewidth"])
 
 
 def fit_later(text: Text, *, uncut: bool = False) -> None:

@@ -452,3 +452,24 @@ def test_into_the_axes_of_a_caller() -> None:
     assert words(page, bottom[1]).endswith("FIRE") and not bottom[2].collections
     assert "out of distribution" in words(page, top[0])
     plt.close(page)
+
+
+@pytest.mark.parametrize(("size", "columns"), [((7, 2.5), 2), ((7, 2.5), 3), ((5.5, 4), 3)])
+def test_a_panel_in_the_axes_of_a_caller_is_whole(size: tuple[float, float], columns: int) -> None:
+    made = [panel("rope"), panel("fire", inside=90)]
+    page, axes = plt.subplots(1, columns, figsize=size, layout="constrained")
+    compose(made, axes=list(axes), font="serif", labels={"rope": "$x"})
+    page.draw_without_rendering()
+    assert [ax.get_title() for ax in axes[:2]] == ["$x", "FIRE"]
+    (letters,) = {float(ax.texts[0].get_fontsize()) for ax in axes}
+    for ax in axes:
+        labels = [ax.xaxis.label, ax.yaxis.label, *ax.get_xticklabels(), *ax.get_yticklabels()]
+        assert len(labels) > 8 and all(label.get_text() for label in labels)
+        (label_size,) = {float(label.get_fontsize()) for label in labels}
+        assert 5 < letters <= label_size <= 7
+        texts = [text for text in ax.findobj(Text) if text.get_text()]
+        assert {text.get_fontname() for text in texts} == {"DejaVu Serif"}
+        for box in (text.get_window_extent() for text in texts):
+            assert box.x0 >= 0 and box.y0 >= 0
+            assert box.x1 <= page.bbox.x1 and box.y1 <= page.bbox.y1
+    plt.close(page)
