@@ -10,7 +10,7 @@ import shlex
 import tarfile
 import zlib
 from functools import cache
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 from shutil import rmtree
 from tempfile import mkdtemp
 
@@ -49,6 +49,20 @@ def on_disk(path: Path) -> Path:
     except (tarfile.TarError, zlib.error, EOFError, OSError) as error:
         raise Failure(f"{archive} is no whole archive: {error}") from error
     return folder / path.relative_to(archive)
+
+
+def intruders(path: Path) -> list[str]:
+    """Return what in an archive is neither a file nor a folder below it; [] for a folder."""
+    if not is_archive(path):
+        return []
+    with tarfile.open(path, "r:gz") as archive:
+        return [
+            member.name
+            for member in archive
+            if not (member.isreg() or member.isdir())
+            or ".." in (place := PurePosixPath(member.name)).parts
+            or place.is_absolute()
+        ]
 
 
 def check_writable(path: Path) -> None:

@@ -25,6 +25,8 @@ if TYPE_CHECKING:
 
 
 Line = Mapping[str, Any]
+LOG_EVERY, EVALUATE_EVERY = 20, 100
+"""Steps between two lines, and between two with evaluations; the last step has both."""
 
 
 class _SmallGrid(Part):

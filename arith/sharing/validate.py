@@ -6,12 +6,13 @@ are true only scoring again can tell.
 """
 
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
+from tape_arith.arith.archives import intruders
 from tape_arith.arith.data.bucket import Bucket
 from tape_arith.arith.data.write_dataset import generate
 from tape_arith.arith.errors import Corrupt, Failure, UsageError
@@ -21,6 +22,7 @@ from tape_arith.arith.grids.facts import Evaluation
 from tape_arith.arith.grids.grid import Grid
 from tape_arith.arith.registry.names import task_location
 from tape_arith.arith.runs.find import every_run, run_place
+from tape_arith.arith.runs.metrics import EVALUATE_EVERY, Line
 from tape_arith.arith.runs.record import TASK, RunRecord
 from tape_arith.arith.runs.run import Run
 
@@ -50,7 +52,9 @@ def validate(root: Path, preset: str | None = None) -> list[Verdict]:
     if not runs:
         of_preset = f" of {preset}" if preset else ""
         raise UsageError(f"no run{of_preset} in {root}: `tape-arith list` shows where runs are")
-    return [_verdict(run, run.path.relative_to(root).as_posix()) for run in runs]
+    verdicts = [_verdict(run, run.path.relative_to(root).as_posix()) for run in runs]
+    fault = "a link, or a path that leads out: it is not read, and no `pack` has written it"
+    return [*verdicts, *(Verdict(name, (fault,)) for name in intruders(root))]
 
 
 def _verdict(run: Run, name: str) -> Verdict:
@@ -62,14 +66,9 @@ def _verdict(run: Run, name: str) -> Verdict:
     if run.place != (own := run_place(record.preset, record.encoding, record.seed)):
         faults.append(f"it is the run {own.as_posix()} by its run.json, not by its folder")
     try:
-        last, steps = run.last_step(), record.config.steps
+        notes += _missing(run.metrics(), record.config.steps)
     except Failure as error:
         faults.append(_of(run, error))
-    else:
-        if not last:
-            notes.append("metrics.jsonl is missing or empty")
-        elif last < steps:
-            notes.append(f"metrics.jsonl ends at step {last:,} of {steps:,}")
     faults += _other_data(record)
     for file in run.every_grid_file():
         try:
@@ -83,6 +82,23 @@ def _verdict(run: Run, name: str) -> Verdict:
     if not checked and not faults:
         notes.append("it is not scored")
     return Verdict(name, tuple(faults), tuple(checked), tuple(notes))
+
+
+def _missing(lines: Sequence[Line], steps: int) -> list[str]:
+    """Say which measurements of a whole training are missing. Raises Failure at one after it."""
+    last = max((int(line["step"]) for line in lines), default=0)
+    if not last:
+        return ["metrics.jsonl is missing or empty"]
+    if last > steps:
+        raise Failure(f"metrics.jsonl has step {last:,} of {steps:,}")
+    evaluated = {line["step"] for line in lines if line["exact_match"] is not None}
+    due = {*range(EVALUATE_EVERY, last + 1, EVALUATE_EVERY)}
+    notes = []
+    if last < steps:
+        notes.append(f"metrics.jsonl ends at step {last:,} of {steps:,}")
+    if gaps := len(due - evaluated):
+        notes.append(f"metrics.jsonl lacks {gaps} of {len(due)} evaluations before its end")
+    return notes
 
 
 def _of(run: Run, error: Failure) -> str:

@@ -18,6 +18,7 @@ from tape_arith.arith.data.bucket import Bucket
 from tape_arith.arith.documents import Count, InvalidValue, NonNegative, Part, Positive, validated
 from tape_arith.arith.errors import Failure
 from tape_arith.arith.runs.config import Config, Policy
+from tape_arith.arith.runs.metrics import EVALUATE_EVERY, LOG_EVERY
 from tape_arith.arith.scoring.score import score
 from tape_arith.arith.stopping import Stopped, is_urgent
 from tape_arith.arith.tasks.task import Problems
@@ -66,7 +67,7 @@ class Trainer(Stepper):
     options       the other arguments of Stepper
     """
 
-    log_every, evaluate_every = 20, 100  # steps
+    log_every, evaluate_every = LOG_EVERY, EVALUATE_EVERY
 
     def __init__(
         self,

@@ -11,12 +11,14 @@ from pathlib import Path
 import pytest
 
 from tape_arith.arith import archives
+from tape_arith.arith.sharing import validate as validation
 from tests.helpers.committed_runs import ROOTS
 from tests.helpers.documents import edit, edit_text
 from tests.helpers.tiny_runs import call, done, refused, settings, untouched
 
 ROPE = Path("runs/mini/rope/seed-0")
 TAPE = Path("runs/mini/tape/seed-1")
+LINKS = (tarfile.SYMTYPE, tarfile.LNKTYPE, tarfile.FIFOTYPE)
 SOURCE = "from tape_arith.arith.tasks.addition import Addition\nopen('ran', 'w')\n"
 
 
@@ -118,6 +120,10 @@ TAMPERED: dict[str, tuple[Callable[[Path], object], str]] = {
         lambda run: edit_text(run / "metrics.jsonl", '"loss": ', '"loss": "x', 1),
         "metrics.jsonl is corrupt",
     ),
+    "metrics of another training": (
+        lambda run: edit_text(run / "metrics.jsonl", '"step": 4', '"step": 9'),
+        "metrics.jsonl has step 9 of 4",
+    ),
     "another dataset": (
         lambda run: edit(run / "run.json", data="0" * 64),
         "its dataset (SHA-256 000000000000) is not that of its settings",
@@ -151,14 +157,18 @@ def test_what_is_wrong_is_named(name: str, comparison: Path) -> None:
     assert not Path("lab.tgz").exists()
 
 
-def test_measurements_that_are_missing_are_noted(comparison: Path) -> None:
+def test_measurements_that_are_missing_are_noted(
+    comparison: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     edit_text(ROPE / "metrics.jsonl", '"step": 4', '"step": 2')
     lines = call("validate").out.splitlines()
     notes = [line for line in lines if "metrics.jsonl ends at step 2 of 4" in line]
     assert len(notes) == 1 and "mini/rope/seed-0" in notes[0]
+    assert not any(line.startswith("INVALID") for line in lines)
+    monkeypatch.setattr(validation, "EVALUATE_EVERY", 1)
+    assert "metrics.jsonl lacks 1 of 2 evaluations before its end" in call("validate").out
     (ROPE / "metrics.jsonl").unlink()
     assert "note: metrics.jsonl is missing or empty" in call("validate").out
-    assert not any(line.startswith("INVALID") for line in lines)
 
 
 def test_a_dataset_is_that_of_its_settings(here: Path) -> None:
@@ -199,13 +209,16 @@ def test_only_results_leave_an_archive(comparison: Path, monkeypatch: pytest.Mon
             archive.addfile(member, io.BytesIO(content))
         for name in ("../x/seed-0/run.json", "/tmp/x/seed-0/run.json", "mini/rope/seed-0/run.py"):
             archive.addfile(tarfile.TarInfo(name), io.BytesIO())
-        for kind in (tarfile.SYMTYPE, tarfile.LNKTYPE, tarfile.FIFOTYPE, tarfile.DIRTYPE):
+        for kind in (*LINKS, tarfile.DIRTYPE):
             member = tarfile.TarInfo(f"mini/link{kind!r}/seed-0/run.json")
             member.type, member.linkname = kind, "/etc/passwd"
             archive.addfile(member)
     folder = archives.on_disk(Path("evil.tgz"))
     out = {str(path.relative_to(folder)) for path in folder.rglob("*") if path.is_file()}
     assert out == held.keys()
+    links = {f"mini/link{kind!r}/seed-0/run.json" for kind in LINKS}
+    named = {run for run, faults in verdicts("evil.tgz").items() if faults}
+    assert named == {"../x/seed-0/run.json", "/tmp/x/seed-0/run.json", *links}
     with tarfile.open("plain.tgz", "w:gz") as archive:
         archive.add("runs", ".")  # as tar itself writes it
     assert verdicts("plain.tgz").keys() == verdicts("lab.tgz").keys()
