@@ -192,41 +192,40 @@ def convergence_notes(panels: Sequence[Panel]) -> list[str]:
 def _convergence_clauses(panels: Sequence[Panel]) -> list[str]:
     grids = [grid for panel in panels for grid in panel.grids]
     judged = [grid for each in grids if (grid := each.judged) is not None]
-    known = _seen_shares(panels)
+    known = [grid for grid in judged if grid.seen_share is not None]
     clauses = [seen_in_training(panels)] if known else []
     if any(grid.converged is False for grid in grids):
         usual = " on the usual problems" if SPLIT_WORDS.get(panels[0].first.split, True) else ""
         some = ", of some runs" if known else ""
         counted = f", what training has seen included{some}"
         if len(known) == len(judged):
-            counted = "" if min(known) == 1 else ", of what training has not seen"
+            few = not all(grid.unseen_decide for grid in judged)
+            counted = "" if few else ", of what training has not seen"
         clauses.append(f"not converged: below 99{NBSP}% in distribution{usual}{counted}")
     return clauses
 
 
-def _seen_shares(panels: Sequence[Panel]) -> list[float]:
-    judged = [grid.judged for panel in panels for grid in panel.grids]
-    shares = [grid.seen_share for grid in judged if grid is not None]
-    return [share for share in shares if share is not None]
-
-
 def seen_in_training(panels: Sequence[Panel]) -> str:
     """Return `seen_words` of the mean over the grids that know their share; "" if none does."""
-    known = _seen_shares(panels)
-    return seen_words(fsum(known) / len(known)) if known else ""
+    judged = [grid for each in panels for one in each.grids if (grid := one.judged) is not None]
+    known = {grid: share for grid in judged if (share := grid.seen_share) is not None}
+    mean = fsum(known.values()) / len(known) if known else 0.0
+    return seen_words(mean, all(grid.unseen_decide for grid in known)) if known else ""
 
 
-def seen_words(share: float) -> str:
+def seen_words(share: float, unseen_decide: bool = True) -> str:
     """Return what follows for convergence from the share of problems that training has seen.
+
+    unseen_decide  whether the others are enough to decide it
 
     >>> seen_words(0.066).replace(NBSP, " ")
     'training has seen 6.6 % of the problems in distribution'
-    >>> seen_words(1)
-    'training has seen all of the problems in distribution, so that convergence is recall'
+    >>> seen_words(0.99, unseen_decide=False).replace(NBSP, " ")
+    'training has seen 99.0 % of the problems in distribution, so that convergence is recall'
     """
     percentage = "all" if share == 1 else f"{100 * share:.{1 if share < 0.9995 else 3}f}{NBSP}%"
     text = f"training has seen {percentage} of the problems in distribution"
-    if share == 1:
+    if share == 1 or (share > 0.5 and not unseen_decide):
         return f"{text}, so that convergence is recall"
     return f"{text}; the others decide convergence" if share > 0.5 else text
 

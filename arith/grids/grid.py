@@ -35,6 +35,8 @@ if TYPE_CHECKING:
 
 Floats = NDArray[np.float64]
 CONVERGED = 0.99
+LEAST_UNSEEN = 100
+"""Fewest problems that training has not seen which decide convergence: one of them is 1 %."""
 """Exact match in distribution at or above which a run counts as converged."""
 # Each share of right tokens is rounded to a multiple of this before it is added, so that sums are
 # exact and do not depend on the order or the size of the chunks. The rounding is below 5e-10.
@@ -248,9 +250,9 @@ class Grid:
     def converged(self) -> bool | None:
         """True if the trained lengths were learned; None while no block is counted.
 
-        Of the problems in distribution only those count that training has not seen. If it has seen
-        all of them, or which is not known, all count. On another split than EVALUATION, `standard`
-        decides; None if that is not known.
+        Of the problems in distribution only those count that training has not seen, or all if those
+        are too few to decide. On another split than EVALUATION, `standard` decides; None if that is
+        not known.
         """
         value = None if self.judged is None else self.judged._learned_share()
         return None if value is None else value >= CONVERGED - SLACK
@@ -265,10 +267,18 @@ class Grid:
             return None
         return self if self.split == EVALUATION else self.standard
 
+    @property
+    def unseen_decide(self) -> bool:
+        """Tell whether enough problems in distribution are known that training has not seen."""
+        if self.seen is None or self.seen_exact is None:
+            return False
+        return int((self.total - self.seen)[self.mask("in_distribution")].sum()) >= LEAST_UNSEEN
+
     def _learned_share(self) -> float | None:
-        """Return exact match on all problems in distribution that training has not seen."""
-        if self.seen is None or self.seen_exact is None or self.seen_share in (None, 1):
+        """Return exact match on the problems in distribution that decide convergence."""
+        if not self.unseen_decide:
             return self.mean("in_distribution")
+        assert self.seen is not None and self.seen_exact is not None
         inside = self.mask("in_distribution")
         exact, unseen = self.exact - self.seen_exact, self.total - self.seen
         # Each problem weighs the same: some cells have hardly any that training has not seen.

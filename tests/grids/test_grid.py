@@ -83,8 +83,9 @@ def test_only_problems_that_training_has_not_seen_decide_convergence() -> None:
     grid = filled([[100, 96, 0], [100, 90, 0], [0, 0, 0]], trained=2)
     assert grid.converged is False  # 386 of 400, none of them seen
     for seen, seen_exact, share, converged in (
-        ([[100, 50], [100, 90]], [[100, 46], [100, 80]], 0.85, True),  # 60 of the other 60
-        ([[100, 50], [100, 90]], [[100, 47], [100, 80]], 0.85, False),  # 59 of 60
+        ([[100, 20], [100, 80]], [[100, 16], [100, 70]], 0.75, True),  # 100 of the other 100
+        ([[100, 20], [100, 80]], [[100, 18], [100, 70]], 0.75, False),  # 98 of 100
+        ([[100, 21], [100, 80]], [[100, 17], [100, 70]], 0.7525, False),  # 99 decide nothing: all
         ([[100, 100], [100, 100]], [[100, 96], [100, 90]], 1.0, False),  # recall: 386 of 400
     ):
         grid.seen, grid.seen_exact = (np.pad(np.array(x), (0, 1)) for x in (seen, seen_exact))
