@@ -45,6 +45,9 @@ PANELS = {
 
 _LIMITS = re.compile(r" +\[[\d.]*(<=?)?x[<>]=?[\d.]+\]|; [\d.]*(<=?)?x[<>]=?[\d.]+(?=\])")
 """The limits of a number, as typer adds them to its help."""
+_TYPE = re.compile(r" <([^<>]+)>$")
+_WORDS = {"path": "PATH", "str": "TEXT", "dir": "DIR"}
+"""What stands for a value of a type where an option names none of its own."""
 _NARROW, _WIDEST_HELP = 60, 100
 """Columns of a terminal below which a help has one column, and the most that it fills."""
 
@@ -103,7 +106,12 @@ class _Command(_PlainHelp, TyperCommand):
                 (getattr(param, "rich_help_panel", None) or "Options") if is_option else "Arguments"
             )
             if record := param.get_help_record(ctx):
-                by_title[title].append((record[0], _LIMITS.sub("", record[1])))
+                name, text = record
+                kind = _TYPE.search(name)
+                if kind:  # an argument is called by its name alone
+                    word = f" {_WORDS.get(kind[1], kind[1])}" if is_option else ""
+                    name = name.replace(kind[0], word)
+                by_title[title].append((name, _LIMITS.sub("", text)))
         width = max(len(name) for rows in by_title.values() for name, _ in rows)
         for title, rows in by_title.items():
             if rows:

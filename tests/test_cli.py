@@ -123,6 +123,7 @@ def test_help_names_every_option_whole(
     )
     options = {option for option in options if option.startswith("-")}
     assert all(re.search(rf"^  .*{option}\b", text, re.MULTILINE) for option in options)
+    assert not re.search(r"<|list\[|\[\[", text)  # words for people, not types
     if columns == 80:
         assert len(lines) < 75
     if not name:

@@ -19,7 +19,7 @@ EXAMPLE = "tape-arith bench train --pe rope,tape --lengths 20,40"
 _Stages = Annotated[
     list[str] | None,
     typer.Argument(
-        metavar="[STAGE]...",
+        metavar="STAGE",
         help=f"{', '.join(STAGES)}, or {ALL} (default).",
         autocompletion=lambda: [*STAGES, ALL],
     ),

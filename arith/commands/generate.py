@@ -12,7 +12,9 @@ from tape_arith.arith.runs.preset import parse_settings
 EXAMPLE = "tape-arith generate --preset mini --workers 2"
 
 _Out = Annotated[Path | None, typer.Option(help="The folder (default: data/addition-bucket-40).")]
-_Workers = Annotated[int, typer.Option(metavar="N", min=0, help="Threads (default: all cores).")]
+_Workers = Annotated[
+    int, typer.Option(metavar="N", min=0, show_default=False, help="Threads (default: all cores).")
+]
 _Format = Annotated[str | None, typer.Option(help="tokens, text or parquet (default: tokens).")]
 _Verify = Annotated[
     Path | None, typer.Option(metavar="DIR", help="Only check every hash of a dataset.")

@@ -21,7 +21,7 @@ def _known_names() -> list[str]:
 _Name = Annotated[
     str | None,
     typer.Argument(
-        metavar="[NAME]",
+        metavar="NAME",
         help="Show only this, in full: an encoding, a task, a preset, or `sweeps`.",
         autocompletion=completion.complete_among(_known_names),
     ),

@@ -24,7 +24,7 @@ _Kind = Annotated[
 ]
 _Runs = Annotated[
     list[Path],
-    typer.Argument(metavar="RUN...", help="Folders of runs, as `tape-arith list` shows them."),
+    typer.Argument(metavar="RUN", help="Folders of runs, as `tape-arith list` shows them."),
 ]
 _Problem = Annotated[
     str | None, typer.Option(help="attention: also the maps of a problem, such as 123+45.")

@@ -12,7 +12,7 @@ EXAMPLE = "tape-arith tasks all --runs results --figure tasks.pdf"
 _Names = Annotated[
     str,
     typer.Argument(
-        metavar="[NAMES]", help="Tasks or presets with commas, each ranked by itself; or all."
+        metavar="NAMES", help="Tasks or presets with commas, each ranked by itself; or all."
     ),
 ]
 

@@ -120,7 +120,7 @@ class Config(Strict):
     task: Annotated[str, Field(description="the task, with its options")]
     trained_digits: Annotated[_Digits, Field(description="longest operands in training")]
     tested_digits: Annotated[_Digits, Field(description="longest operands that are scored")]
-    num_problems: Annotated[_Steps, Field(description="different problems to train on")]
+    num_problems: Annotated[_Steps, Field(description="problems that are drawn to train on")]
 
     num_layers: Annotated[int, Field(ge=1, le=4096, description="blocks of the decoder")]
     hidden_size: Annotated[_Size, Field(description="width of the decoder")]
