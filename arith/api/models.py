@@ -10,9 +10,9 @@ from numpy.typing import NDArray
 from tape_arith.arith.api.arguments import AtLeastOne, Seed, checked
 from tape_arith.arith.api.processes import configure
 from tape_arith.arith.api.runs import recipe
-from tape_arith.arith.data.bucket import EVALUATION, known_split
+from tape_arith.arith.data.bucket import EVALUATION, SPLITS, known_split
 from tape_arith.arith.data.rows import pad
-from tape_arith.arith.errors import UsageError
+from tape_arith.arith.errors import USER_CODE_ERRORS, UsageError, describe_error, unknown
 from tape_arith.arith.grids.facts import About
 from tape_arith.arith.grids.grid import Grid
 from tape_arith.arith.machine import own_version
@@ -70,7 +70,9 @@ def problems(
         batches = Batches(config.bucket(seed), config.bucket(seed), config)
         parts = (batches.problems(step)[0] for step in range(config.steps))
     else:
-        bucket, size = config.evaluation_bucket(known_split(split)), config.batch_size
+        if split not in SPLITS:
+            raise unknown("split", split, (TRAIN, *SPLITS))
+        bucket, size = config.evaluation_bucket(split), config.batch_size
         count = config.problems_per_cell * bucket.num_cells
         parts = (bucket.problems(i, min(i + size, count)) for i in range(0, count, size))
 
@@ -111,7 +113,7 @@ def score_model(
                     may then stand in one figure with runs. Else it has no budget
     settings, more  values that replace the preset's
 
-    Raises UsageError for a model that is not causal, not deterministic or not finite.
+    Raises UsageError for a model that fails, or is not causal, not deterministic or not finite.
     """
     import torch
 
@@ -147,7 +149,11 @@ def score_model(
     decoder = decoder_around(model, config)
     first = bucket.problems(0, min(_PROBED, config.problems_per_cell * bucket.num_cells))
     rows = pad(first, places := np.arange(len(first.lengths)), places)
-    if broken := broken_by(decoder, *map(torch.from_numpy, (rows.inputs, first.lengths - 1))):
+    try:
+        broken = broken_by(decoder, *map(torch.from_numpy, (rows.inputs, first.lengths - 1)))
+    except USER_CODE_ERRORS as error:
+        raise UsageError(f"{name} cannot be scored: {describe_error(error)}") from error
+    if broken:
         raise UsageError(f"{name} cannot be scored: {broken}")
     runner = Runner(decoder, hardware)
     now = scoring_now(runner, scoring_facts(runner.hardware))

@@ -19,7 +19,7 @@ from tape_arith.arith.registry.locate import (
 from tape_arith.arith.registry.names import parse_task, task_location
 from tape_arith.arith.tasks.task import Task
 
-_FAMILIES = "TwoOperands, OneString or ListOfNumbers"
+_FAMILIES = "TwoOperands, OneString, ListOfNumbers or TextTask (arith/tasks/README.md)"
 
 
 @contextmanager

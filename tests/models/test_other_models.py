@@ -314,6 +314,10 @@ def test_the_training_problems_are_those_of_a_run() -> None:
     config = load_preset("mini").with_settings({"steps": 3, "leading_bos": 4})
     bucket = config.bucket(5)
     batches = Batches(bucket, bucket, config)
+    with pytest.raises(
+        tape_arith.UsageError, match="did you mean 'train'. Known: carry, eval.*train"
+    ):
+        tape_arith.problems("mini", "trian")
     own = tape_arith.problems("mini", "train", seed=5, steps=3, leading_bos=4)
     for step, (tokens, targets, mask, cell) in enumerate(own):
         problems, _ = batches.problems(step)
@@ -344,9 +348,8 @@ def test_what_score_model_refuses() -> None:
             tape_arith.score_model(model, name="mine", **TINY)
     with pytest.raises(tape_arith.UsageError, match="names an encoding: give a name of its own"):
         tape_arith.score_model(lambda tokens, _: tokens, name="rope", **TINY)
-    with pytest.raises(
-        TypeError, match=r"forward returned \[16, 12\], not logits \[B, T, V\] = \[16, 12, 19\]"
-    ):
+    shape = r"forward returned \[16, 12\], not logits \[B, T, V\] = \[16, 12, 19\]"
+    with pytest.raises(tape_arith.UsageError, match=f"mine cannot be scored: TypeError: .*{shape}"):
         tape_arith.score_model(lambda tokens, _: tokens, name="mine", **TINY)
 
 
