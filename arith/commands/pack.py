@@ -52,5 +52,7 @@ def command(
         raise UsageError(f"no run in {', '.join(map(str, runs))} is scored: there is no result")
     if unscored := [str(run.path) for run in found if run not in scored]:
         say(f"note: left out, not scored: {', '.join(unscored)}")
+    if placed := sorted({name for run in scored if "/" in (name := run.record().encoding)}):
+        say(f"note: the archive names places of files of yours: {', '.join(placed)}")
     pack(scored, out, weights=weights)
     print(out)

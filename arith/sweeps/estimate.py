@@ -208,8 +208,11 @@ def forecast_total(forecast: Mapping[str, Any]) -> str:
     time = " (nothing was timed here)"
     if gpu := forecast["gpu"]:
         hours = f"{duration(left['seconds'])} on {slots} {gpu}" if left["seconds"] else "no time"
-        missing = "; not measured at these sizes: " * bool(forecast["not_measured"])
-        missing += ", ".join(forecast["not_measured"])
+        missing = ""
+        if unknown := forecast["not_measured"]:
+            encodings = {row["encoding"] for row in forecast["jobs"] if row["state"] == "to do"}
+            hours += f" for {len(encodings) - len(unknown)} of {len(encodings)} encodings"
+            missing = f"; the others were not measured at these sizes: {', '.join(unknown)}"
         time = (
             f", {hours} (an estimate: {forecast['probe']} were measured on {gpu}, the rest goes by "
             f"FLOPs of the same encoding{missing})"

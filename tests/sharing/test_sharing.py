@@ -258,6 +258,16 @@ def test_an_archive_is_read_as_its_folder(comparison: Path) -> None:
     assert not list(Path("labs").rglob("run.json"))
 
 
+def test_a_place_of_theirs_is_named_before_it_is_sent(comparison: Path) -> None:
+    assert done("pack", "runs", "-o", "lab.tgz").err == ""
+    edit(ROPE / "run.json", encoding="/home/me/mine.py:Mine")
+    shutil.move(ROPE, "runs/mini/@home@me@mine.py@Mine/seed-0")
+    for file in Path("runs/mini/@home@me@mine.py@Mine/seed-0").glob("grid*"):
+        file.unlink() if "+" in file.name else edit(file, encoding="/home/me/mine.py:Mine")
+    err = done("pack", "runs", "-o", "lab.tgz").err
+    assert "names places of files of yours: /home/me/mine.py:Mine\n" in err
+
+
 def test_what_is_not_scored_is_no_result(comparison: Path) -> None:
     # A finished run then joins, though the archive was made while it was trained.
     done("pack", "runs", "-o", "all.tgz")

@@ -84,6 +84,9 @@ def test_gpus_work_side_by_side_but_a_run_has_one(here: Path) -> None:
     runs = [one["train"][name] + one["score"][name] for name in ("rope", "fire")]
     assert one["left"]["seconds"] == pytest.approx(sum(runs))
     assert two["left"]["seconds"] == pytest.approx(runs[1]) and runs[1] > runs[0]
+    printed = done(*PLAN, "--pe", "rope,nope,fire,kerple-log").out
+    assert "on 1 NVIDIA H200 for 2 of 4 encodings (an" in printed
+    assert "the others were not measured at these sizes: nope, kerple-log" in printed
 
 
 def test_other_sizes_and_batches_are_not_measured(here: Path) -> None:
