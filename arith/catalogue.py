@@ -251,15 +251,15 @@ def describe(name: str) -> tuple[dict[str, Any], str]:
 def _seen_share(config: Config) -> float | None:
     """Compute which share of the tested problems of trained lengths seed 0 has seen in training.
 
-    None if settings of the task are missing, as in `mini@sort`.
+    None if settings of the task are missing, as in `mini@sort`, or if it would take long.
     """
     try:
         training, tested = config.bucket(0), config.evaluation_bucket()
     except UsageError:
         return None
     count = config.problems_seen()
-    if count > SOON_MADE:
-        say(f"the {count:,} problems of a training are generated, to see which are tested too")
+    if count > SOON_MADE:  # a grid counts it where the run is scored
+        return None
     return seen_share(SeenProblems(training, count), tested, config.problems_per_cell)
 
 

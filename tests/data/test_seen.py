@@ -52,6 +52,11 @@ def test_a_preset_states_its_share(preset: str, share: float, words: str) -> Non
     assert content["seen_share"] == pytest.approx(share, abs=5e-4)
 
 
+def test_the_share_of_a_long_training_is_left_to_scoring() -> None:
+    content = json.loads(done("list", "paper-40", "--json").out)
+    assert content["seen_share"] is None and content["config"]["batch_size"]
+
+
 @pytest.mark.parametrize(("steps", "count"), [(4, 32), (12, 64)])
 def test_a_grid_counts_what_its_own_training_saw(here: Path, steps: int, count: int) -> None:
     lengths = {"trained_digits": 1, "tested_digits": 2, "problems_per_cell": 20}

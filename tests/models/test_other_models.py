@@ -315,7 +315,7 @@ def test_the_training_problems_are_those_of_a_run() -> None:
     bucket = config.bucket(5)
     batches = Batches(bucket, bucket, config)
     with pytest.raises(
-        tape_arith.UsageError, match="did you mean 'train'. Known: carry, eval.*train"
+        tape_arith.UsageError, match=r"did you mean 'train'. Known: carry, eval.*train"
     ):
         tape_arith.problems("mini", "trian")
     own = tape_arith.problems("mini", "train", seed=5, steps=3, leading_bos=4)
