@@ -24,7 +24,7 @@ SECTIONS: Mapping[str, str] = {
     _STRUCTURED: "these know where digits stand, a prior that the others do not have",
     _OTHER: "these stand in the place of the decoder, trained by the same recipe",
     _UNKNOWN: "their files are missing, so their kind is unknown",
-    _NOT_RANKED: "a seed below 99 % in distribution, or a mean that is not known",
+    _NOT_RANKED: "a seed below 99 % in distribution, or a mean that is not known; by name",
 }
 """The sections in their order, and why each is ranked apart."""
 
