@@ -115,7 +115,10 @@ def test_hard_sums_do_not_say_what_converged(hard: Path) -> None:
     assert [grid.converged for grid in grids] == [False, False]
     panels = panels_of(grids)
     assert panels[0].convergence == "not converged"
-    assert "usual problems," in captions.footnote(panels)
+    assert (
+        "below 99\N{NO-BREAK SPACE}% in distribution on the usual problems."
+        in captions.footnote(panels)
+    )
     for seed in (0, 1):
         file = Path(f"runs/mini/rope/seed-{seed}/grid.json")
         grid = Grid.load(file)
