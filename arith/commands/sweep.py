@@ -10,7 +10,6 @@ import typer
 
 from tape_arith.arith.api.processes import configure
 from tape_arith.arith.commands import completion, job_options, jobs, option
-from tape_arith.arith.errors import UsageError
 from tape_arith.arith.terminal import say
 
 if TYPE_CHECKING:
@@ -31,7 +30,7 @@ _Detach = Annotated[
     bool,
     option.machine(
         "--detach",
-        help="Slurm: send what can start, and leave; the same command goes on from there.",
+        help="With --engine slurm: send what can start, and leave; the same command continues.",
     ),
 ]
 
@@ -63,8 +62,6 @@ def command(
     from tape_arith.arith.sweeps.estimate import forecast_total
 
     configure(threads)
-    if detach and engine == "local":
-        raise UsageError("--detach leaves jobs to another machine: add --engine slurm")
     engine += ":detach=true" * detach
     slots = job_options.estimated_slots(dry_run, on, slots)
     options = job_options.train_options(backend, compiled, no_curves, track, precision)

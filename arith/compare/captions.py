@@ -9,7 +9,7 @@ from tape_arith.arith.compare.lengths import cell, trained_and_tested
 from tape_arith.arith.data.bucket import CARRY, EVALUATION
 from tape_arith.arith.errors import UsageError
 from tape_arith.arith.grids.axes import REGION_WORDS, Region
-from tape_arith.arith.grids.grid import CONVERGED, SLACK
+from tape_arith.arith.grids.grid import CONVERGED, SLACK, Grid
 from tape_arith.arith.grids.panel import FINAL_ANSWERS, Panel, seed_words
 from tape_arith.arith.grids.statistics import Interval
 from tape_arith.arith.registry.declarations import MODEL
@@ -190,27 +190,33 @@ def convergence_notes(panels: Sequence[Panel]) -> list[str]:
 
 
 def _convergence_clauses(panels: Sequence[Panel]) -> list[str]:
-    grids = [grid for panel in panels for grid in panel.grids]
-    judged = [grid for each in grids if (grid := each.judged) is not None]
+    judged = _judged(panels)
     known = [grid for grid in judged if grid.seen_share is not None]
     clauses = [seen_in_training(panels)] if known else []
-    if any(grid.converged is False for grid in grids):
+    if any(grid.converged is False for panel in panels for grid in panel.grids):
         usual = " on the usual problems" if SPLIT_WORDS.get(panels[0].first.split, True) else ""
         some = ", of some runs" if known else ""
         counted = f", what training has seen included{some}"
         if len(known) == len(judged):
-            few = not all(grid.unseen_decide for grid in judged)
-            counted = "" if few else ", of what training has not seen"
+            unseen_decide = all(grid.unseen_decide for grid in known)
+            counted = ", of what training has not seen" if unseen_decide else ""
         clauses.append(f"not converged: below 99{NBSP}% in distribution{usual}{counted}")
     return clauses
 
 
+def _judged(panels: Sequence[Panel]) -> list[Grid]:
+    """Return the grids that decide whether the runs of panels have converged."""
+    grids = (grid.judged for panel in panels for grid in panel.grids)
+    return [grid for grid in grids if grid is not None]
+
+
 def seen_in_training(panels: Sequence[Panel]) -> str:
     """Return `seen_words` of the mean over the grids that know their share; "" if none does."""
-    judged = [grid for each in panels for one in each.grids if (grid := one.judged) is not None]
-    known = {grid: share for grid in judged if (share := grid.seen_share) is not None}
-    mean = fsum(known.values()) / len(known) if known else 0.0
-    return seen_words(mean, all(grid.unseen_decide for grid in known)) if known else ""
+    known = [(one, share) for one in _judged(panels) if (share := one.seen_share) is not None]
+    if not known:
+        return ""
+    mean = fsum(share for _, share in known) / len(known)
+    return seen_words(mean, all(grid.unseen_decide for grid, _ in known))
 
 
 def seen_words(share: float, unseen_decide: bool = True) -> str:

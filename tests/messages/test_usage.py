@@ -232,7 +232,6 @@ SENTENCES = {
     "heatmap --preset minni@sort": "unknown preset 'minni': did you mean 'mini'?",
     "curves --pe fire --preset mini@sotr": "unknown task 'sotr': did you mean 'sort'? Known: ...",
     "list minni": "unknown name 'minni': did you mean 'mini'?",
-    "sweep mini-all --detach": "--detach leaves jobs to another machine: add --engine slurm",
     "sweep mini-al": "unknown sweep 'mini-al': did you mean 'mini-all'?",
     "score runs/x --backend flash": (
         "unknown attention backend 'flash': did you mean 'flash-attn'? Known: auto, eager, "
