@@ -23,7 +23,7 @@ from tape_arith.arith.errors import Failure, UsageError
 from tape_arith.arith.registry.names import Name
 from tape_arith.arith.runs.find import existing_run
 from tape_arith.arith.scoring.score import score
-from tape_arith.arith.scoring.threshold import probed_threshold
+from tape_arith.arith.scoring.threshold import low_precision_threshold, probed_problems
 from tape_arith.arith.tasks.families.tokens import EOS, PAD
 from tape_arith.arith.tasks.load import load_task
 from tape_arith.arith.tasks.task import Problems, concatenate, take
@@ -80,7 +80,8 @@ def _compare(label: str, runner: Runner, bucket: Bucket, options: Options) -> It
     problems = concatenate([problems for problems, _ in samples])
     keys = np.concatenate([keys for _, keys in samples])
     cells = [pad(*sample, np.arange(len(sample[1]))) for sample in samples]
-    threshold = probed_threshold(runner, bucket, rows * bucket.num_cells)
+    probed = probed_problems(bucket, rows * bucket.num_cells)
+    threshold = low_precision_threshold(runner, *probed)
     outcome = score(runner, problems, keys, threshold)
     exact = np.concatenate(_decode_cells(runner, cells))
     times = time_interleaved(

@@ -109,7 +109,7 @@ def answer(run: Run, written: str, extrapolation: NamePart | None = None) -> Ans
 
     explained = explain_failures(f"answering by {name}")
     with explained, user_errors(name.encoding), torch.no_grad():
-        (tokens,) = greedy_answers(runner, problem, np.array([_KEY]))
+        ((tokens,),) = greedy_answers(runner, problem, np.array([_KEY]))
         inputs = [*problem.tokens[:prompt].tolist(), *tokens[:-1]]
         seqs = Sequences(tensor([inputs]), tensor([bound]), tensor([_KEY]), bound=bound)
         distributions = runner(seqs)[0, prompt - 1 :].softmax(-1)

@@ -28,21 +28,13 @@ FINAL_ANSWERS = 200
 """Problems of each region whose final answers are decoded."""
 
 
-def greedy_answers(runner: Runner, problems: Problems, keys: NDArray[np.int64]) -> list[list[int]]:
-    """Return the greedy answer to each prompt, in float32.
+def greedy_answers(
+    runner: Runner, problems: Problems, keys: NDArray[np.int64], start: int = 0
+) -> Iterator[list[list[int]]]:
+    """Yield the greedy answers to the prompts from `start` on, in float32, batch by batch.
 
     An answer ends with the end token, or when its problem's `final_length` is reached.
     """
-    answers: list[list[int]] = []
-    while len(answers) < len(keys):
-        answers += _next_answers(runner, problems, keys, len(answers))
-    return answers
-
-
-def _next_answers(
-    runner: Runner, problems: Problems, keys: NDArray[np.int64], start: int
-) -> list[list[int]]:
-    """Return the greedy answers to the problems of one batch from `start` on."""
     runner.decoder.eval()
     exact = runner.on(runner.hardware.in_float32())
 
@@ -50,20 +42,21 @@ def _next_answers(
         count = max(1, tokens_a_group(runner) // int(problems.final_lengths.max()))
         return np.arange(start, min(start + count, len(keys)))
 
-    return fitting(
-        lambda: _answers(exact, take(problems, rows()), keys[rows()]),
-        runner,
-        lambda: len(rows()),
-        work="decoding",
-    )
+    def attempt() -> list[list[int]]:
+        return _answers(exact, take(problems, rows()), keys[rows()])
+
+    while start < len(keys):
+        answers = fitting(attempt, runner, lambda: len(rows()), work="decoding")
+        start += len(answers)
+        yield answers
 
 
 def _answers(runner: Runner, problems: Problems, keys: NDArray[np.int64]) -> list[list[int]]:
     """Return the answers of one batch. Each step runs the unfinished rows whole, with no cache."""
     prompts, bounds = problems.prompt_lengths, problems.final_lengths
     width = int(bounds.max())
-    whole = pad(problems, keys, np.arange(len(keys)), width).inputs
-    tokens = np.where(np.arange(width) < prompts[:, None], whole, PAD)
+    inputs = pad(problems, keys, np.arange(len(keys)), width).inputs
+    tokens = np.where(np.arange(width) < prompts[:, None], inputs, PAD)
     lengths = prompts.copy()
     unfinished = np.arange(len(keys))
     tensor = partial(to_device, device=runner.hardware.device)
@@ -110,8 +103,8 @@ def add_final_answers(
         ends = problems.starts + problems.lengths
         done = int(facts.get(f"{share}_of", 0))
         right = round(facts.get(share, 0.0) * done)
-        while done < len(indices):
-            for answer in _next_answers(runner, problems, keys, done):
+        for answers in greedy_answers(runner, problems, keys, done):
+            for answer in answers:
                 expected = problems.tokens[firsts[done] : ends[done]].tolist()
                 right += task.final_answer(answer) == task.final_answer(expected)
                 done += 1

@@ -65,12 +65,7 @@ def probe(
         yield
 
 
-def probed_threshold(runner: Runner, bucket: Bucket, count: int) -> float:
-    """Return the threshold for the first `count` problems of `bucket`, from the first 1,000."""
-    return low_precision_threshold(runner, *probed_problems(bucket, count))
-
-
 def probed_problems(bucket: Bucket, count: int) -> tuple[Problems, NDArray[np.int64]]:
-    """Return the problems on which the error of low precision is measured, and their keys."""
+    """Return the problems, with keys, that give the threshold of the first `count` of `bucket`."""
     number = min(_PROBE_ROWS, count)
     return bucket.problems(0, number), bucket.keys(0, number)

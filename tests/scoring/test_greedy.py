@@ -1,6 +1,8 @@
 """Greedy answers against a loop over single problems and one pass; scratchpads' final answers."""
 
+from collections.abc import Iterator
 from dataclasses import replace
+from itertools import chain
 
 import numpy as np
 import pytest
@@ -46,7 +48,7 @@ def test_greedy_answers(name: str, task: str, monkeypatch: pytest.MonkeyPatch) -
     problems, keys = bucket.problems(0, 16), bucket.keys(0, 16)
     monkeypatch.setitem(TOKENS_A_BATCH, "cpu", 10 * int(problems.final_lengths.max()))
     runner = Runner(decoder, cpu())
-    answers = greedy_answers(runner, problems, keys)
+    answers = [*chain(*greedy_answers(runner, problems, keys))]
     assert answers == greedy_by_prefixes(decoder, problems, keys)
     lengths = {len(answer) for answer in answers}
     assert len(lengths) > 1 and len({tuple(answer) for answer in answers}) > 2
@@ -63,7 +65,9 @@ def test_final_answers_count_whatever_the_steps_are(monkeypatch: pytest.MonkeyPa
     task = load_task(config.task)
     step = task.vocabulary.token(">")
 
-    def spoiled(runner: object, problems: Problems, keys: object) -> list[list[int]]:
+    def three_by_three(
+        runner: object, problems: Problems, keys: object, start: int
+    ) -> Iterator[list[list[int]]]:
         answers = []
         firsts = problems.starts + problems.prompt_lengths
         lasts = problems.starts + problems.lengths
@@ -76,12 +80,9 @@ def test_final_answers_count_whatever_the_steps_are(monkeypatch: pytest.MonkeyPa
             elif number % 6 == 2:
                 answer = [*answer[:-1], step]
             answers.append(answer)
-        return answers
+        yield from (answers[i : i + 3] for i in range(start, len(answers), 3))
 
-    def three(runner: object, problems: Problems, keys: object, start: int) -> list[list[int]]:
-        return spoiled(runner, problems, keys)[start : start + 3]
-
-    monkeypatch.setattr(greedy, "_next_answers", three)
+    monkeypatch.setattr(greedy, "greedy_answers", three_by_three)
     axes = scored_axes(trained, bucket)
     runner = Runner(random_decoder("nope", "addition"), cpu())
     shares: dict[str, float] = {}
@@ -96,12 +97,12 @@ def test_final_answers_count_whatever_the_steps_are(monkeypatch: pytest.MonkeyPa
         assert shares[f"final_answers_{region}_distribution"] == pytest.approx(1 - wrong / count)
         assert shares[f"final_answers_{region}_distribution_of"] == count
     monkeypatch.setattr(greedy, "FINAL_ANSWERS", 2)  # of each region the first two, both changed
-    monkeypatch.setattr(greedy, "_next_answers", lambda runner, problems, *_: seen(problems))
+    monkeypatch.setattr(greedy, "greedy_answers", lambda runner, problems, *_: seen(problems))
     firsts: list[bytes] = []
 
-    def seen(problems: Problems) -> list[list[int]]:
+    def seen(problems: Problems) -> Iterator[list[list[int]]]:
         firsts.extend(row.tobytes() for row in np.split(problems.tokens, problems.starts[1:]))
-        return [[] for _ in problems.starts]
+        yield [[] for _ in problems.starts]
 
     assert len([*add_final_answers({}, runner, bucket, axes, 60)]) == 2
     longer = (lengths > np.array([2, 2])).any(axis=1)
