@@ -49,8 +49,13 @@ class ContractReport:
     warnings: tuple[str, ...]
 
     @property
+    def broken(self) -> CheckOutcome | None:
+        """The first check that does not hold."""
+        return next((outcome for outcome in self.outcomes if not outcome.holds), None)
+
+    @property
     def holds(self) -> bool:
-        return all(outcome.holds for outcome in self.outcomes)
+        return self.broken is None
 
 
 def outcome_of(

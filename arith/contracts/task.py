@@ -11,7 +11,9 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from contextlib import suppress
+from functools import cached_property
 from itertools import pairwise
+from typing import Any
 
 import numpy as np
 
@@ -28,7 +30,7 @@ from tape_arith.arith.registry.names import task_location
 from tape_arith.arith.tasks.families.numbers import Int64
 from tape_arith.arith.tasks.families.tokens import BLANK, DIGIT_ZERO, EOS
 from tape_arith.arith.tasks.load import load_task, task_hash
-from tape_arith.arith.tasks.task import Problems, concatenate
+from tape_arith.arith.tasks.task import Problems, Task, concatenate
 
 _DIGITS, _OPERANDS = 6, 5
 _LONG = 300
@@ -39,13 +41,23 @@ _ALONE = 30
 _NO_PROBLEMS = ("", "?", "1,,+-x", "one")
 
 
-def _bucket(name: str, digits: int = _DIGITS) -> Bucket:
-    counts = any(axis.counts == "operands" for axis in load_task(name).axes)
-    return Bucket(name, digits, 0, "contract", _OPERANDS if counts else 0)
+class _Sample:
+    """A task and the problems of it that the checks draw."""
 
+    def __init__(self, name: str) -> None:
+        self.name, self.task = name, load_task(name)
 
-def _problems(name: str) -> Problems:
-    return _bucket(name).problems(0, _COUNT)
+    @cached_property
+    def bucket(self) -> Bucket:
+        return self.bucket_of(_DIGITS)
+
+    @cached_property
+    def problems(self) -> Problems:
+        return self.bucket.problems(0, _COUNT)
+
+    def bucket_of(self, digits: int) -> Bucket:
+        counts = any(axis.counts == "operands" for axis in self.task.axes)
+        return Bucket(self.name, digits, 0, "contract", _OPERANDS if counts else 0)
 
 
 def _each(problems: Problems) -> Iterator[tuple[bytes, bytes]]:
@@ -57,43 +69,42 @@ def _each(problems: Problems) -> Iterator[tuple[bytes, bytes]]:
         yield problems.tokens[start:end].tobytes(), problems.tokens[end:stop].tobytes()
 
 
-def _prompt_sizes(name: str, digits: int, count: int) -> tuple[Int64, Int64]:
+def _prompt_sizes(task: Task[Any], bucket: Bucket, count: int) -> tuple[Int64, Int64]:
     """Return requested lengths, int64[n, axes], and sizes of prompts, int64[n].
 
     The size counts tokens, without blanks, separators and markers.
     """
-    task, bucket = load_task(name), _bucket(name, digits)
     left_out = bytes([BLANK, *map(task.vocabulary.token, task.separators + task.format.symbols)])
     prompts = (prompt for prompt, _ in _each(bucket.problems(0, count)))
     sizes = np.array([len(prompt.translate(None, left_out)) for prompt in prompts])
     return bucket.axis_lengths(0, count), sizes
 
 
-def check_builds(name: str) -> None:
+def check_builds(sample: _Sample) -> None:
     """It is built with its options, makes problems and reads its `example`; it has one or two axes,
     at least one of digits. An axis that counts places says how many, and no other does.
 
     Usually: a symbol that the vocabulary lacks and `symbols` does not name; arrays whose first
     dimension is not that of the problems.
     """
-    axes = load_task(name).axes
-    counts = [axis.counts for axis in axes]
+    task = sample.task
+    counts = [axis.counts for axis in task.axes]
     assert len(counts) in (1, 2) and "digits" in counts, f"axes of {', '.join(counts) or 'nothing'}"
-    for axis in axes:
+    for axis in task.axes:
         assert axis.is_place == (axis.places >= axis.shortest), (
             f"{axis.places} places on the axis {axis.name}, which counts {axis.counts}"
         )
-    _problems(name)
-    load_task(name).parse(load_task(name).example)
+    sample.bucket.problems(0, _COUNT)
+    task.parse(task.example)
 
 
-def check_tokens(name: str) -> None:
+def check_tokens(sample: _Sample) -> None:
     """Problems are as long as they say, of tokens of the vocabulary, with one end token, the last.
 
     Usually: digits written without the Writer, as 0 to 9 and not as ids; `lengths` of a Field that
     count other tokens than it has.
     """
-    problems, task = _problems(name), load_task(name)
+    problems, task = sample.problems, sample.task
     tokens = problems.tokens
     assert len(tokens) == problems.lengths.sum(), (
         f"{len(tokens):,} tokens where the lengths say {problems.lengths.sum():,}"
@@ -104,14 +115,14 @@ def check_tokens(name: str) -> None:
     assert np.array_equal(np.flatnonzero(tokens == EOS), last), "an end token inside a problem"
 
 
-def check_bounds(name: str) -> None:
+def check_bounds(sample: _Sample) -> None:
     """No problem is longer than the bounds that follow from its lengths.
 
     Usually: a last carry, a separator or '=' that `answer_bound` or `prompt_bound` does not count;
     `draw` makes other lengths than it is asked for.
     """
-    problems, task = _problems(name), load_task(name)
-    lengths = _bucket(name).axis_lengths(0, _COUNT)
+    problems, task = sample.problems, sample.task
+    lengths = sample.bucket.axis_lengths(0, _COUNT)
     bounds = task.prompt_bound(lengths)
     for part, bound in (("prompt", bounds), ("answer", task.answer_bound(lengths))):
         assert bound.dtype.kind in "iu", f"{part}_bound has {bound.dtype}, not whole numbers"
@@ -126,17 +137,17 @@ def check_bounds(name: str) -> None:
         )
 
 
-def check_final_length(name: str) -> None:
+def check_final_length(sample: _Sample) -> None:
     """The bound of a problem follows from its own lengths, whichever problems are made with it.
 
     Usually: a maximum over all problems, which are others in scoring; a number that the drawn
     digits left on `self`, which reveals the answer.
     """
-    bucket, problems, task = _bucket(name), _problems(name), load_task(name)
-    lengths = bucket.axis_lengths(0, _COUNT)
+    bucket = sample.bucket
+    lengths, problems = bucket.axis_lengths(0, _COUNT), bucket.problems(0, _COUNT)
     rows = [slice(row, row + 1) for row in range(_ALONE)]
-    # All bounds first, while `self` is as drawing all problems left it.
-    bounds = [task.final_lengths(lengths[one], problems.prompt_lengths[one]) for one in rows]
+    # All bounds first, while the task is as drawing all problems left it.
+    bounds = [sample.task.final_lengths(lengths[one], problems.prompt_lengths[one]) for one in rows]
     for one, bound in zip(rows, bounds, strict=True):
         together = problems.final_lengths[one.start]
         for alone in (bound[0], bucket.problems(one.start, one.stop).final_lengths[0]):
@@ -145,15 +156,16 @@ def check_final_length(name: str) -> None:
             )
 
 
-def check_lengths(name: str) -> None:
+def check_lengths(sample: _Sample) -> None:
     """A prompt has a token for each digit of its lengths, and longer problems have longer prompts;
     along an axis of places the prompt's bound stays the same.
 
     Usually: `draw` ignores `lengths` or caps them; an axis in the wrong column of `lengths`.
     """
-    axes, measured = load_task(name).axes, [_prompt_sizes(name, _DIGITS, _COUNT)]
+    task, axes = sample.task, sample.task.axes
+    measured = [_prompt_sizes(task, sample.bucket, _COUNT)]
     with suppress(UsageError):  # `any length` says so
-        measured.append(_prompt_sizes(name, _LONG, 50))
+        measured.append(_prompt_sizes(task, sample.bucket_of(_LONG), 50))
     for lengths, sizes in measured:
         digits = lengths[:, [axis.counts == "digits" for axis in axes]].sum(axis=1)
         worst = int(np.argmin(sizes - digits))
@@ -165,7 +177,7 @@ def check_lengths(name: str) -> None:
     for axis, declared in enumerate(axes):
         if declared.is_place:
             last = np.where(np.arange(len(axes)) == axis, declared.places, lengths)
-            bound, at_last = map(load_task(name).prompt_bound, (lengths, last))
+            bound, at_last = map(task.prompt_bound, (lengths, last))
             assert np.array_equal(bound, at_last), (
                 f"prompts are bounded by another number at another {declared.name}: no place"
             )
@@ -183,13 +195,13 @@ def check_lengths(name: str) -> None:
         )
 
 
-def check_cells(name: str) -> None:
+def check_cells(sample: _Sample) -> None:
     """A block of problems has every combination of lengths once.
 
     Usually: problems that report the lengths that they turned out to have, as without a leading
     zero, not those that they were asked for.
     """
-    bucket = _bucket(name)
+    bucket = sample.bucket
     blocks = _COUNT // bucket.num_cells
     lengths = bucket.problems(0, blocks * bucket.num_cells).axis_lengths
     for block in lengths.reshape(blocks, bucket.num_cells, -1):
@@ -197,33 +209,31 @@ def check_cells(name: str) -> None:
         assert cells == bucket.num_cells, f"{cells} of {bucket.num_cells} cells in a block"
 
 
-def check_slices(name: str) -> None:
+def check_slices(sample: _Sample) -> None:
     """A problem is the same whenever it is made, and whichever others are made with it.
 
     Usually: numpy's own random numbers (take those of `halves`); something kept on `self`; an
     array that is as wide as the longest number and is drawn from as a whole.
     """
-    bucket, together = _bucket(name), _problems(name)
-    stops = (0, 1, 2, 50, _COUNT)
-    parts = [bucket.problems(*pair) for pair in pairwise(stops)]
-    apart = concatenate(parts)
+    together, stops = sample.problems, (0, 1, 2, 50, _COUNT)
+    apart = concatenate([sample.bucket.problems(*pair) for pair in pairwise(stops)])
     for field in ("tokens", "lengths", "prompt_lengths", "axis_lengths"):
         same = np.array_equal(getattr(together, field), getattr(apart, field))
         assert same, f"other {field.replace('_', ' ')} when made in parts"
 
 
-def check_processes(name: str) -> str | None:
+def check_processes(sample: _Sample) -> str | None:
     """Another process makes the same problems.
 
     Usually: numpy's own random numbers, drawn when the file is read; the hash of a text or the
     order of a set, which differ from process to process.
     """
-    if task_location(name).is_builtin:
+    if task_location(sample.name).is_builtin:
         return "its problems are frozen in the tests"
-    expected = problems_hash(name)
-    if expected != problems_hash(name):
+    expected = problems_hash(sample.name)
+    if expected != problems_hash(sample.name):
         return "they differ in one process already"
-    code = f"from {__name__} import problems_hash; print(problems_hash({name!r}))"
+    code = f"from {__name__} import problems_hash; print(problems_hash({sample.name!r}))"
     paths = os.environ | {"PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
     child = subprocess.run([sys.executable, "-c", code], env=paths, capture_output=True, text=True)
     assert child.returncode == 0, child.stderr.strip().rpartition("\n")[2]
@@ -233,42 +243,42 @@ def check_processes(name: str) -> str | None:
 
 def problems_hash(name: str) -> str:
     """Return a hash of the problems that the checks draw."""
-    return _bucket(name).sha256(_COUNT)
+    return _Sample(name).bucket.sha256(_COUNT)
 
 
-def check_answers(name: str) -> None:
+def check_answers(sample: _Sample) -> None:
     """Answers are not empty, not all the same, and one prompt has one answer.
 
     Usually: something is drawn that the prompt does not show; numbers of no digits, as for 0.
     """
     answers: dict[bytes, bytes] = {}
-    for prompt, answer in _each(_problems(name)):
-        text = load_task(name).vocabulary.decode(prompt)
+    for prompt, answer in _each(sample.problems):
+        text = sample.task.vocabulary.decode(prompt)
         assert len(answer) > 1, f"an empty answer to {text}"
         assert answers.setdefault(prompt, answer) == answer, f"two answers to {text}"
     assert len(set(answers.values())) > 1, "all answers are the same"
 
 
-def check_reading(name: str) -> None:
+def check_reading(sample: _Sample) -> None:
     """A text that is no problem is refused in one line.
 
     Usually: int() of what is no number; a pattern that takes an empty text.
     """
     for written in _NO_PROBLEMS:
         try:
-            load_task(name).parse(written)
+            sample.task.parse(written)
         except UsageError:
             continue
         raise AssertionError(f"it takes {written!r} for a problem")
 
 
-def check_any_length(name: str) -> str | None:
+def check_any_length(sample: _Sample) -> str | None:
     """Problems of hundreds of digits are made, within their bounds.
 
     Usually: int64, which ends at 18 digits; powers of ten.
     """
     try:
-        bucket = _bucket(name, _LONG)
+        bucket = sample.bucket_of(_LONG)
     except UsageError as error:
         return str(error)
     problems = bucket.problems(0, 50)
@@ -276,7 +286,7 @@ def check_any_length(name: str) -> str | None:
     return None
 
 
-CHECKS: tuple[Check[str], ...] = (
+CHECKS: tuple[Check[_Sample], ...] = (
     check_tokens,
     check_bounds,
     check_final_length,
@@ -296,19 +306,11 @@ def examine(name: str) -> ContractReport:
     Raises UsageError as `load_task` does.
     """
     sources, name = task_hash(name), load_task(name).name
-    place = task_location(name)
-    outcomes = [outcome_of(check_builds, name, [place.file])]
+    sample, place = _Sample(name), task_location(name)
+    outcomes = [outcome_of(check_builds, sample, [place.file])]
     if outcomes[0].holds:
-        outcomes += [outcome_of(check, name, [place.file]) for check in CHECKS]
+        outcomes += [outcome_of(check, sample, [place.file]) for check in CHECKS]
     return ContractReport(name, sources, tuple(outcomes), tuple(_warnings(place)))
-
-
-def broken_promise(name: str) -> str:
-    """Return in one line which promise a task breaks first; "" if it keeps all."""
-    for outcome in examine(name).outcomes:
-        if not outcome.holds:
-            return f"{outcome.check}: {outcome.happened}"
-    return ""
 
 
 def _warnings(place: Location) -> Iterator[str]:

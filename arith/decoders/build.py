@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from tape_arith.arith.contracts.task import broken_promise
+from tape_arith.arith.contracts import task as task_contract
 from tape_arith.arith.errors import USER_CODE_ERRORS, Failure, UsageError, describe_error
 from tape_arith.arith.registry.load import load_classes
 from tape_arith.arith.registry.names import Encoding, Name, source_hashes
@@ -146,10 +146,10 @@ def _check_promises(encoding: Encoding, sources: _Sources) -> None:
 @lru_cache(maxsize=64)
 def _check_task(task: str, sources: _Sources) -> None:
     """Raise UsageError if a user's task breaks a promise."""
-    if broken := broken_promise(task):
+    if broken := task_contract.examine(task).broken:
         raise UsageError(
-            f"task {task} breaks a promise ({broken}); `tape-arith check {task}` checks all "
-            "promises"
+            f"task {task} breaks a promise ({broken.check}: {broken.happened}); "
+            f"`tape-arith check {task}` checks all promises"
         )
 
 
