@@ -90,7 +90,7 @@ def check_deterministic(name: Name | str) -> None:
     models/sequences.py); something kept on `self` from one call to the next; numbers drawn in
     __init__ that are no buffer, so that no checkpoint has them.
     """
-    seqs = example_batch()
+    seqs, other = example_batch(), examples.decoder_for(name, seed=1)
     with torch.random.fork_rng(devices=[]):
         for decoder, when in both_modes(name):
             torch.manual_seed(98)
@@ -103,9 +103,8 @@ def check_deterministic(name: Name | str) -> None:
             assert before == _global_generators(), (
                 f"it draws from the generator of torch, numpy or random, or seeds it{when}"
             )
-            other = examples.decoder_for(name, seed=1).train(decoder.training)
             other.load_state_dict(decoder.state_dict())
-            same = torch.equal(first, forward(other, seqs))
+            same = torch.equal(first, forward(other.train(decoder.training), seqs))
             assert same, f"another decoder with the same weights and buffers differs{when}"
 
 
@@ -135,11 +134,11 @@ def check_positions(name: Name | str) -> str | None:
     if vars(type(examples.decoder_for(name).pe)).get("kind") == "none":
         return "it says that its kind is none"
     nope = examples.decoder_for("nope")
+    batches = (example_batch(), example_batch(4 * TRAINED_LENGTH))
+    plain = [forward(nope, seqs) for seqs in batches]
     for decoder, when in both_modes(name):
-        largest = 0.0
-        for seqs in (example_batch(), example_batch(4 * TRAINED_LENGTH)):
-            error = relative_error(forward(decoder, seqs), forward(nope, seqs))
-            largest = max(largest, error)
+        logits = [forward(decoder, seqs) for seqs in batches]
+        largest = max(map(relative_error, logits, plain))
         exactness = "but for rounding" if largest else "bit for bit"
         assert largest > TOLERANCE, f"its logits are NoPE's, {exactness}{when}"
     return None

@@ -1,6 +1,6 @@
 """Run all checks on an encoding or a model, say what its file lacks: `tape-arith check NAME`."""
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 from tape_arith.arith.contracts import encoding, gradients, interface, model, task
 from tape_arith.arith.contracts.promises import (
@@ -85,12 +85,13 @@ def examine(name: Name) -> ContractReport:
     locations = name.encoding.locations()
     for location in locations:
         location.load()
-    outcomes, warnings = [], list[str]()
+    outcomes, warnings = list[CheckOutcome](), list[str]()
     checks = model.CHECKS if is_model(name.encoding) else CHECKS
-    for number, check in enumerate(checks, 1):
-        outcomes.append(outcome := run_check(check, name))
+    for check, outcome in zip(checks, run_checks(checks, name), strict=False):
+        outcomes.append(outcome)
         if check in GATES and not outcome.holds:
-            warnings += [f"the other {len(checks) - number} checks need that {outcome.check} holds"]
+            left = len(checks) - len(outcomes)
+            warnings.append(f"the other {left} checks need that {outcome.check} holds")
             break
     warnings += [warning for location in locations for warning in _warnings(location)]
     if checks is CHECKS and not all(location.is_builtin for location in locations):
@@ -105,14 +106,14 @@ def examine(name: Name) -> ContractReport:
 def broken_promise(name: Name) -> CheckOutcome | None:
     """Run the checks that results depend on; return the first that breaks, None if all hold."""
     checks = model.CHECKS if is_model(name.encoding) else NEEDED
-    outcomes = (run_check(check, name) for check in checks)
-    return next((outcome for outcome in outcomes if not outcome.holds), None)
+    return next((outcome for outcome in run_checks(checks, name) if not outcome.holds), None)
 
 
-def run_check(check: Check[Name], name: Name) -> CheckOutcome:
-    """Run one check on `name`. Raises UsageError if the encoding refuses how it is used."""
+def run_checks(checks: Iterable[Check[Name]], name: Name) -> Iterator[CheckOutcome]:
+    """Run checks one by one. Raises UsageError if the encoding refuses how it is used."""
     files = [location.file for location in name.encoding.locations()]
-    return outcome_of(check, name, files, through=(UsageError,))
+    for check in checks:
+        yield outcome_of(check, name, files, through=(UsageError,))
 
 
 def _warnings(location: Location) -> Iterator[str]:

@@ -101,6 +101,7 @@ def check_device(name: Name | str) -> None:
 # ---- names ---------------------------------------------------------------------------------------
 
 _PLAIN = nn.Module()
+_NAMES_OF_TORCH = frozenset(dir(_PLAIN))
 _PARTS = (PositionalEncoding, PositionalLayer)
 _NEAR = 0.65
 """Least similarity of a misspelt name, as difflib measures it."""
@@ -119,7 +120,7 @@ def _misspelt_names(pe: PositionalEncoding) -> list[str]:
         read = set[str]().union(*map(_names_read_in, files))
         for cls in lineage:
             held = {**vars(cls), **(vars(module) if cls is type(module) else {})}
-            for name in held.keys() - own.keys() - read - set(dir(_PLAIN)):
+            for name in held.keys() - own.keys() - read - _NAMES_OF_TORCH:
                 unused = f"{cls.__name__}.{name} is never used"
                 alike = [
                     hook for hook, (_, it) in own.items() if callable(it) == callable(held[name])
@@ -178,7 +179,7 @@ def _hooks(classes: Iterable[type]) -> dict[str, tuple[type, Any]]:
         name: (cls, getattr(cls, name))
         for cls in classes
         for name in dir(cls)
-        if not name.startswith("_") and name not in dir(_PLAIN)
+        if not name.startswith("_") and name not in _NAMES_OF_TORCH
     }
 
 
