@@ -1,7 +1,9 @@
 """The stage of generating: the command itself, and its limit."""
 
+import subprocess
 import tempfile
 from pathlib import Path
+from subprocess import CompletedProcess
 
 import pytest
 
@@ -9,7 +11,9 @@ from tape_arith.arith.bench import generate, limits
 from tape_arith.arith.bench.measure import Options, Result
 from tape_arith.arith.data.bucket import Bucket
 from tape_arith.arith.errors import Failure
+from tape_arith.arith.sweeps.engines.worker import COMMAND_LINE
 from tape_arith.arith.tasks.load import load_task
+from tests.helpers.tiny_runs import call
 
 
 @pytest.fixture(autouse=True)
@@ -18,8 +22,17 @@ def temporary(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
+def run_here(command: list[str], **_: object) -> CompletedProcess[str]:
+    """Run a command of ours in this process."""
+    result = call(*command[1 + len(COMMAND_LINE) :])
+    return CompletedProcess(command, *result)
+
+
 @pytest.mark.parametrize(("preset", "task"), [("mini", "addition"), ("mini-sort", "sort")])
-def test_the_stage_leaves_nothing_behind(temporary: Path, preset: str, task: str) -> None:
+def test_the_stage_leaves_nothing_behind(
+    temporary: Path, preset: str, task: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(subprocess, "run", run_here)
     sizes = {"trained_digits": "2", "tested_digits": "2"}
     sizes |= {"trained_operands": "3"} if task == "sort" else {}
     options = Options(seconds=0, preset=preset, count=300, threads=1, settings=sizes)

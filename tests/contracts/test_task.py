@@ -1,7 +1,9 @@
 """The contract of tasks: every task keeps it, and each check has a slip that it alone sees."""
 
 import json
+import subprocess
 from pathlib import Path
+from subprocess import CompletedProcess
 
 import numpy as np
 import pytest
@@ -17,16 +19,18 @@ from tests.helpers.tiny_runs import call, done, refused, settings
 FORMATS = (
     "addition:order=plain:scratchpad=true",
     "addition:hints=true:markers=99:pad=true:spaces=9",
-    "copy:hints=true",
-    "modular-sum:modulus=10000:spaces=3",
     "passkey:key=5:depths=3:spaces=4",
     "recall:gaps=3:keys=116",
     "multiplication:b_digits=3:scratchpad=true",
+    "sum:scratchpad=true:hints=true",
+)
+MORE_FORMATS = (
+    "copy:hints=true",
+    "modular-sum:modulus=10000:spaces=3",
     "multiplication:scratchpad=true",
     "or:op=xor:pad=true",
     "sort:order=plain:pad=true",
     "subtraction:hints=true:order=plain",
-    "sum:scratchpad=true:hints=true",
 )
 MINE = '''
 import numpy as np
@@ -113,19 +117,40 @@ def write(slip: str = "") -> None:
     Path("mine.py").write_text(MINE + slip)
 
 
-@pytest.mark.parametrize("name", [*known_names("task"), *FORMATS])
+@pytest.fixture
+def one_process(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Another process makes the same problems, without starting one."""
+
+    def run(command: list[str], **_: object) -> CompletedProcess[str]:
+        return CompletedProcess(command, 0, task_contract.problems_hash("mine.py:Mine"))
+
+    monkeypatch.setattr(subprocess, "run", run)
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        *(*known_names("task"), *FORMATS),
+        *(pytest.param(name, marks=pytest.mark.slow) for name in MORE_FORMATS),
+    ],
+)
 def test_every_task_keeps_it(name: str) -> None:
     report = task_contract.examine(name)
     assert report.holds and not report.warnings, as_text(report)
 
 
 @pytest.mark.parametrize("check", SLIPS)
-def test_each_check_sees_its_slip_alone(check: str, here: Path) -> None:
+def test_each_check_sees_its_slip_alone(
+    check: str, here: Path, request: pytest.FixtureRequest
+) -> None:
+    if check != "processes":
+        request.getfixturevalue("one_process")
     write(SLIPS[check])
     report = task_contract.examine("mine.py:Mine")
     assert [outcome.check for outcome in report.outcomes if not outcome.holds] == [check]
 
 
+@pytest.mark.usefixtures("one_process")
 def test_a_bound_that_tells_of_the_answers_beside_it_is_seen(here: Path) -> None:
     write(
         """
@@ -150,6 +175,7 @@ PLACE = """
 """
 
 
+@pytest.mark.usefixtures("one_process")
 @pytest.mark.parametrize(
     ("slip", "broken", "happened"),
     [
@@ -172,14 +198,13 @@ def test_a_place_has_a_number_and_makes_no_prompt_longer(
     assert all(happened in outcome.happened for outcome in outcomes)
 
 
+@pytest.mark.usefixtures("one_process")
 @pytest.mark.parametrize(
     ("slip", "broken"),
     [
         ("\n    axes = 3 * OneString.axes\n", "builds: axes of "),
         ("\n    axes = ()\n", "builds: axes of "),
         (SLIPS["bounds"], "bounds: "),
-        (SLIPS["any length"], "any length: "),
-        (SLIPS["reading"], "reading: "),
     ],
 )
 def test_what_breaks_a_promise_is_not_trained(slip: str, broken: str, here: Path) -> None:
@@ -222,6 +247,7 @@ def test_what_is_not_defined_is_named(source: str, message: str, here: Path) -> 
     assert "mine.py:Mine" in line and message in line
 
 
+@pytest.mark.usefixtures("one_process")
 def test_an_answer_may_be_of_other_symbols(here: Path) -> None:
     start = MINE.replace("version = 1", 'version = 1\n    symbols = "YN"').partition(
         "    def answer("

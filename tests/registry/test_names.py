@@ -52,7 +52,7 @@ def encodings() -> st.SearchStrategy[Encoding]:
     return several.map(lambda parts: Encoding(tuple(sorted(parts, key=lambda part: part.name))))
 
 
-@hypothesis.settings(deadline=None, max_examples=50)
+@hypothesis.settings(deadline=None, max_examples=15)
 @given(st.builds(Name, encodings(), st.none() | parts("extrapolation")))
 def test_a_name_and_its_text_are_one(name: Name) -> None:
     assert parse(str(name)) == name

@@ -46,10 +46,7 @@ from tests.helpers.small_training import cpu, perturbed, small, train, trainer
 
 pytestmark = pytest.mark.usefixtures("one_thread")
 # One of each way to know positions; that prefixes equal the whole, the contract asks of all.
-FAMILIES = (
-    *("nope", "learned", "fire", "rope+yarn", "rand-rope", "tape-heads", "tape+yarn"),
-    *("fox", "cope", "abacus"),
-)
+FAMILIES = ("fire", "rand-rope", "tape+yarn", "fox", "abacus")
 CONFIG = small(trained_digits=3, tested_digits=6)
 BUCKET = Bucket("addition", 6, 0, "evaluation")  # to twice the trained digits
 ONE_DIGIT = small(trained_digits=1, tested_digits=2, hidden_size=32, mlp_size=32)
@@ -166,8 +163,8 @@ def problems_of(start: int, stop: int) -> tuple[Problems, Keys]:
 @pytest.mark.parametrize("name", FAMILIES)
 def test_what_it_decodes_is_exact_and_nothing_else(name: str) -> None:
     decoder = varied(name)
-    problems, keys = problems_of(0, 10)
-    assert len(set(problems.lengths.tolist())) > 5
+    problems, keys = problems_of(0, 7)
+    assert len(set(problems.lengths.tolist())) > 3
     answers = greedy(decoder, problems, keys)
     assert len({token for answer in answers for token in answer}) > 3, "too dull a decoder"
     own = with_answers(problems, answers)
@@ -214,11 +211,8 @@ def test_held_out_exact_match_is_their_mean(
     assert 0 < np.mean(right) < 1
 
 
-@pytest.mark.parametrize("name", ["rand-rope", "tape+yarn"])
-def test_order_batches_and_threads_change_nothing(
-    name: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    decoder = varied(name)
+def test_order_batches_and_threads_change_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    decoder = varied("rand-rope")
     problems, keys = problems_of(0, 24)
     answers = greedy(decoder, problems, keys)
     for row in range(0, 24, 3):
@@ -228,13 +222,12 @@ def test_order_batches_and_threads_change_nothing(
     assert expected.exact.sum() == 16
     order = np.random.Generator(np.random.Philox(3)).permutation(24)
     shuffled = take(problems, order)
-    for tokens in (8_192, 100, 1):
+    for tokens, threads in ((8_192, 1), (100, 2), (1, 1)):
         monkeypatch.setitem(module.TOKENS_A_BATCH, "cpu", tokens)
-        for hardware in (FLOAT32, cpu(threads=2)):
-            outcome = score(Runner(decoder, hardware), shuffled, keys[order])
-            for got, field in zip(astuple(outcome)[:3], astuple(expected)[:3], strict=True):
-                assert np.array_equal(got, field[order])
-            assert outcome.margin == pytest.approx(expected.margin[order], abs=1e-12)
+        outcome = score(Runner(decoder, cpu(threads=threads)), shuffled, keys[order])
+        for got, field in zip(astuple(outcome)[:3], astuple(expected)[:3], strict=True):
+            assert np.array_equal(got, field[order])
+        assert outcome.margin == pytest.approx(expected.margin[order], abs=1e-12)
 
 
 # ---- low precision -------------------------------------------------------------------------
@@ -249,7 +242,7 @@ def close() -> Close:
     with torch.no_grad():
         pairs = decoder.head.weight[:18].unflatten(0, (9, 2))
         pairs[:, 1] = pairs[:, 0] + 0.03 * pairs[:, 1]
-    problems, keys = problems_of(0, 400)
+    problems, keys = problems_of(0, 200)
     firsts = [
         [int(last_logits(decoder, prompt, final, key).argmax())]
         for (prompt, _, final), key in zip(rows_of(problems), keys.tolist(), strict=True)
@@ -267,7 +260,7 @@ def in_float32(close: Close) -> tuple[Runner, Problems, Keys]:
 
 def test_where_rounding_could_decide_float32_does(close: Close) -> None:
     low = score(*in_bfloat16(close))
-    assert 0 < (~low.exact).sum() < 200, "bfloat16 must go wrong for this to mean anything"
+    assert 0 < (~low.exact).sum() < 100, "bfloat16 must go wrong for this to mean anything"
     threshold = low_precision_threshold(*in_bfloat16(close))
     again = score(*in_bfloat16(close), threshold)
     assert again.exact.all() and (again.num_correct == 1).all() and (again.margin > 0).all()
@@ -278,7 +271,7 @@ def test_only_close_rows_are_scored_again(close: Close) -> None:
     threshold = float(np.median(np.abs(low.margin)))
     mixed = score(*in_bfloat16(close), threshold)
     near = np.abs(low.margin) < threshold
-    assert near.sum() == 200
+    assert near.sum() == 100
     assert np.array_equal(mixed.margin[~near], low.margin[~near])
     assert mixed.margin[near] == pytest.approx(high.margin[near], abs=1e-6)
     assert not np.allclose(low.margin[near], high.margin[near], atol=1e-6)
@@ -372,7 +365,7 @@ def test_the_grid_counts_what_is_decoded(trained: Decoder) -> None:
     assert grid.scoring == {"dtype": "float32", "threshold": 0.0}
 
 
-@pytest.mark.parametrize("hardware", [FLOAT32, BFLOAT16, cpu(threads=2)], ids=str)
+@pytest.mark.parametrize("hardware", [BFLOAT16, cpu(threads=2)], ids=str)
 def test_a_grid_that_is_stopped_at_once_gets_further_each_time(
     trained: Decoder, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, hardware: Hardware
 ) -> None:
@@ -435,7 +428,7 @@ def limit_rows(patch: pytest.MonkeyPatch, most: int) -> list[int]:
     return sizes
 
 
-@pytest.mark.parametrize("hardware", [FLOAT32, BFLOAT16, cpu(threads=2)], ids=str)
+@pytest.mark.parametrize("hardware", [BFLOAT16, cpu(threads=2)], ids=str)
 def test_smaller_groups_give_the_same_grid(
     trained: Decoder,
     monkeypatch: pytest.MonkeyPatch,
