@@ -6,8 +6,8 @@ from typing import Any
 
 from tape_arith.arith.errors import UsageError
 from tape_arith.arith.registry.declarations import MODEL
-from tape_arith.arith.registry.locate import Location, locate
-from tape_arith.arith.registry.names import Name, NamePart, parse
+from tape_arith.arith.registry.locate import locate
+from tape_arith.arith.registry.names import Name, NamePart, is_model, parse
 from tape_arith.models.classes import Classes
 
 _BASES = {
@@ -26,26 +26,22 @@ def load_classes(name: Name | str) -> Classes:
     a model is joined with something.
     """
     name = parse(name) if isinstance(name, str) else name
-    parts, change, locations = name.encoding.parts, name.extrapolation, name.encoding.locations()
-    kinds = [location.declaration().kind for location in locations]
-    if MODEL in kinds and (len(parts) > 1 or change):
-        raise UsageError(f"{name}: nothing can be joined to a model with a plus")
-    if MODEL in kinds:
-        return Classes({}, model=_with_options("model", locations[0], parts[0]))
-    pairs = zip(locations, parts, strict=True)
-    classes = {part.name: _with_options("encoding", location, part) for location, part in pairs}
-    if change is None:
-        return Classes(classes)
-    place = locate("extrapolation", change.name)
-    return Classes(classes, _with_options("extrapolation", place, change))
+    if is_model(name.encoding):
+        part, *more = filter(None, [*name.encoding.parts, name.extrapolation])
+        if more:
+            raise UsageError(f"{name}: nothing can be joined to a model with a plus")
+        return Classes({}, model=_with_options("model", part))
+    parts = {part.name: _with_options("encoding", part) for part in name.encoding.parts}
+    change = name.extrapolation
+    return Classes(parts, None if change is None else _with_options("extrapolation", change))
 
 
-def _with_options(kind: str, location: Location, part: NamePart) -> partial[Any]:
-    return partial(_load_class(kind, location), **dict(part.options))
+def _with_options(kind: str, part: NamePart) -> partial[Any]:
+    return partial(_load_class(kind, part.name), **dict(part.options))
 
 
-def _load_class(kind: str, location: Location) -> type:
-    base = resolve_name(_BASES[kind])
+def _load_class(kind: str, name: str) -> type:
+    location, base = locate(kind, name), resolve_name(_BASES[kind])
     cls = getattr(location.load(), location.declaration().class_name, None)
     if not isinstance(cls, type) or not issubclass(cls, base):
         model = f", or say that its kind is '{MODEL}'" if kind == "encoding" else ""
@@ -54,5 +50,5 @@ def _load_class(kind: str, location: Location) -> type:
         )
     if location.modifier is None:
         return cls
-    modifier = _load_class("modifier", location.modifier)
+    modifier = _load_class("modifier", location.modifier.name)
     return type(f"{modifier.__name__}{cls.__name__}", (modifier, cls), {})
