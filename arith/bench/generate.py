@@ -72,14 +72,11 @@ def _run_command(bucket: Bucket, count: int, workers: int) -> tuple[float, int]:
     with tempfile.TemporaryDirectory(prefix="bench-") as folder:
         out = Path(folder) / "data"
         command = [sys.executable, *COMMAND_LINE, "generate", "--preset", "mini"]
-        command += ["--out", str(out), "--count", str(count), "--workers", str(workers)]
-        command += ["--task", bucket.task]
-        lengths = {"digits": bucket.max_digits, "operands": bucket.max_operands}
-        command += [
-            f"--set={use}_{axis}={most}"
-            for axis, most in lengths.items()
-            for use in ("trained", "tested")
-        ]
+        command += ["--task", bucket.task, f"--out={out}", f"--count={count}"]
+        command += [f"--workers={workers}"]
+        for use in ("trained", "tested"):
+            command += [f"--set={use}_digits={bucket.max_digits}"]
+            command += [f"--set={use}_operands={bucket.max_operands}"]
         began = perf_counter()
         ended = subprocess.run(command, capture_output=True, text=True)
         seconds = perf_counter() - began

@@ -35,23 +35,23 @@ class CPUTensors(TorchFunctionMode):
         args: tuple[Any, ...] = (),
         kwargs: dict[str, Any] | None = None,
     ) -> Any:
-        named = kwargs or {}
-        given = list(tensors_in([args, named]))
-        on_cpu = [tensor for tensor in given if tensor in self.made]
-        others = len(given) > len(on_cpu)
+        keywords = kwargs or {}
+        tensors = list(tensors_in([args, keywords]))
+        on_cpu = [tensor for tensor in tensors if tensor in self.made]
+        some_elsewhere = len(tensors) > len(on_cpu)
         wide = [tensor for tensor in on_cpu if tensor.ndim]
-        placed = func in _PLACED_LIKE and len(given) > 1 and others
-        placed |= any(isinstance(value, torch.device) for value in (*args, *named.values()))
-        if wide and others and not placed and func not in _INDEXED:
+        placed = func in _PLACED_LIKE and len(tensors) > 1 and some_elsewhere
+        placed |= any(isinstance(value, torch.device) for value in (*args, *keywords.values()))
+        if wide and some_elsewhere and not placed and func not in _INDEXED:
             raise RuntimeError(
                 f"a tensor that {self.made[wide[0]]} made on the CPU meets one of the model's "
                 "device: make it with device=x.device"
             )
-        result = func(*args, **named)
+        result = func(*args, **keywords)
         name = self.made[on_cpu[0]] if on_cpu else f"torch.{getattr(func, '__name__', func)}"
         for tensor in tensors_in(result):
             if placed:
                 self.made.pop(tensor, None)  # the same tensor, where the CPU is the model's device
-            elif not others:
+            elif not some_elsewhere:
                 self.made[tensor] = name
         return result

@@ -1,6 +1,6 @@
 """Count what an encoding and a training cost, and choose the preset that suits this machine."""
 
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from functools import lru_cache
 
 import torch
@@ -71,12 +71,7 @@ def about(name: Name, config: Config) -> About:
     except Failure as error:
         say(f"note: {error}: its parameters and FLOPs are not recorded")
         return facts
-    return replace(
-        facts,
-        parameters=size.parameters,
-        flops_a_token=size.flops_a_token,
-        training_flops_a_token=training,
-    )
+    return replace(facts, **asdict(size), training_flops_a_token=training)
 
 
 def _first_problems(config: Config) -> Problems:

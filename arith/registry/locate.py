@@ -137,8 +137,8 @@ def locate(kind: str, name: str) -> Location:
     if not matches:
         known = trainable_names() if kind == "encoding" else known_names(kind)
         # It may be the word for a kind of encodings, as "rotary".
-        meant = [each.name for each in declarations(kind) if name and each.kind == name.lower()]
-        raise unknown(kind, name, known, meant)
+        of_kind = [each.name for each in declarations(kind) if name and each.kind == name.lower()]
+        raise unknown(kind, name, known, of_kind)
     if len(matches) > 1:
         *first, last = map(str, matches)
         raise UsageError(
