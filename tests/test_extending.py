@@ -289,7 +289,7 @@ def test_a_changed_file_is_not_the_one_that_was_trained(here: Path) -> None:
 
 def test_an_encoding_that_breaks_a_promise_is_not_trained(here: Path) -> None:
     """A leak scores well by one teacher-forced pass."""
-    Path("mine.py").write_text(HEAD + SLIPS["causal"][0])
+    Path("mine.py").write_text(HEAD + SLIPS["causal"]["causal"][0])
     for command in (("train", "--pe", "mine.py:Mine"), ("run", "--pe", "rope,mine.py:Mine")):
         line = refused(*command, *settings())
         assert "mine.py:Mine" in line and "(causal)" in line

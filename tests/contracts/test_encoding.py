@@ -116,64 +116,283 @@ HELD = """
         return x + (index[..., None] * {}).to(x).sin()
 """
 SEES_ALL = "torch.einsum('bhqt,bthk->bqhk', torch.einsum('bqhk,bthk->bhqt', q, k).softmax(-1), v)"
-# A slip in each, the check that catches it, and its message.
+TRAINING = "if self.training else x"
+KEEPS_MODULE = "self.parts = [nn.Linear(1, 16).double()]"
+LONGER = "self.setting.trained_length"
+GROUPS = "\n    def parameter_groups(self):\n        return {}\n"
+PLAIN_INIT = INIT.split("        self")[0].format("")
+# Slips by the check that catches each, with its message.
 SLIPS = {
-    "builds": (INIT.format(", *, width: int"), "missing 1 required keyword-only argument: 'width'"),
-    "shape": (
-        INIT.format("")
-        + "\n    def embed(self, x, index, seqs):\n        return x + self.table[index]",
-        "IndexError: index 28 is out of bounds",
-    ),
-    "names": (EMBED.replace("embed", "embedd").format("1"), "Mine.embedd is never used: did you"),
-    "tensors": (
-        INIT.split("        self")[0].format("") + HELD.format("self.x = torch.ones(16)", "self.x"),
-        "neither parameter nor buffer: Mine.x, float32 [16]",
-    ),
-    "hooks": (
-        EMBED.replace("return x + {}", "x + 1"),
-        "Mine.embed returned None; it returns float64 [B, T, D] (here B = 3, T = 20, D = 16, ",
-    ),
-    "device": (
-        EMBED.format("torch.arange(x.shape[1])[None, :, None].sin()"),
-        "a tensor that torch.arange made on the CPU meets one of the model's device",
-    ),
-    "state": (
-        BIAS.format("-distances.delta[:, None] / self.longest") + KEEPS_LONGEST,
-        "a hook keeps Mine.longest, int64 []",
-    ),
-    "positions": (EMBED.format("0 * index[..., None]"), "its logits are NoPE's, bit for bit"),
-    "costs": (
-        GATED,
-        "adds 11,520 FLOPs to a forward of 3 x 20 tokens by torch's counter, and decla",
-    ),
-    "causal": (
-        ATTEND.format(SEES_ALL),
-        "at place 19, changed the logits of 19 earlier places, from place 0 on",
-    ),
-    "order": (ATTEND.format("v"), "does not reach the logits"),
-    "no dead parameter": (INIT.format(""), "pe.table gets no gradient"),
-    "gradient": (
-        EMBED.format("(x * index[..., None]).detach().sin()"),
-        "where their gradient says ",
-    ),
-    "rows": (EMBED.format("x.mean(0) * 0.1"), "row 0 alone and padded: relative error"),
-    "deterministic": (EMBED.format("torch.rand(1)"), "two identical calls differ"),
-    "prefix": (
-        EMBED.format("(index / index.max().clamp_min(1))[..., None].to(x)"),
-        "prefix of 2 of 20 tokens: relative error",
-    ),
-    "packed": (
-        EMBED.format("torch.arange(x.shape[1])[None, :, None].to(x)"),
-        "packed sequence 1: relative error",
-    ),
-    "bfloat16": (
-        EMBED.format("((index.to(x) + 1000)[..., None] @ torch.ones(1, 16).to(x)).sin()"),
-        "autocast: relative error",
-    ),
-    "told": (
-        EMBED.format("(index / self.setting.max_length)[..., None].to(x)"),
-        "twice the tested length changes training logits",
-    ),
+    "builds": {
+        "builds": (
+            INIT.format(", *, width: int"),
+            "missing 1 required keyword-only argument: 'width'",
+        ),
+        "a layer that is none": (
+            "class Mine(PositionalEncoding):\n    def layer(self, i):\n        return i",
+            "Mine.layer returned 0; it",
+        ),
+        "torch's default type": (
+            PLAIN_INIT + "        torch.set_default_dtype(torch.float64)\n",
+            "it changes settings of torch",
+        ),
+    },
+    "shape": {
+        "shape": (
+            INIT.format("")
+            + "\n    def embed(self, x, index, seqs):\n        return x + self.table[index]",
+            "IndexError: index 28 is out of bounds",
+        ),
+        "nothing finite in training": (EMBED.format(f"1 / index.sum() * torch.inf {TRAINING}"), ""),
+    },
+    "names": {
+        "names": (
+            EMBED.replace("embed", "embedd").format("1"),
+            "Mine.embedd is never used: did you",
+        ),
+        "a hook of layers": (
+            ATTEND.format("v").replace("def attend(self, x, q", "def atend(self, x, q"),
+            "MineLayer.atend is never used: did you mean `attend`?",
+        ),
+        "a hook in the wrong class": (
+            EMBED.format("1")
+            + "\n    def update(self, mlp_out, state, seqs):\n        return state\n",
+            "`update` is for a PositionalLayer",
+        ),
+        "a setting": (EMBED.format("1") + "\n    need = Needs(packed=False)\n", "mean `needs`?"),
+        "an option that is ignored": (
+            INIT.format(", *, width=1"),
+            "Mine: nothing reads the option `width`, so it has no effect",
+        ),
+        "options that are only stored": (
+            INIT.format(", *, width=1, rows=2") + "        self.w, self.r = width, rows\n",
+            "option `rows`, so",
+        ),
+    },
+    "tensors": {
+        "tensors": (
+            PLAIN_INIT + HELD.format("self.x = torch.ones(16)", "self.x"),
+            "neither parameter nor buffer: Mine.x, float32 [16]",
+        ),
+        "in a dict": (
+            PLAIN_INIT + HELD.format("self.x = {'a': [torch.ones(16)]}", "self.x['a'][0]"),
+            "Mine.x['a'][0], float",
+        ),
+        "in a list of modules": (
+            PLAIN_INIT + HELD.format(KEEPS_MODULE, "self.parts[0].weight[:, 0]"),
+            "Mine.parts[0].weight",
+        ),
+        "in a dataclass": (
+            "@dataclass\nclass Box:\n    y: torch.Tensor\n\n\n"
+            + PLAIN_INIT
+            + HELD.format("self.box = Box(torch.ones(16))", "self.box.y"),
+            "Mine.box.y, float32 [16]",
+        ),
+        "in a layer": (
+            ATTEND.format("v").replace(
+                "return MineLayer()",
+                "made = MineLayer()\n        made.y = torch.ones(1)\n        return made",
+            ),
+            "Mine.layers.1.y",
+        ),
+        "in the file": (
+            "Y = torch.ones(16)\n\n\n" + EMBED.format("Y * index[..., None]"),
+            ": Y, float32 [16]",
+        ),
+        "in the class": (EMBED.format("self.y") + "\n    y = torch.ones(16)\n", "Mine.y, float"),
+        "in a closure": (
+            PLAIN_INIT + HELD.format("y = torch.ones(16)\n        self.f = lambda: y", "self.f()"),
+            "y in Mine.f, float32 [16]",
+        ),
+    },
+    "hooks": {
+        "hooks": (
+            EMBED.replace("return x + {}", "x + 1"),
+            "Mine.embed returned None; it returns float64 [B, T, D] (here B = 3, T = 20, D = 16, ",
+        ),
+        "a pair of one": (
+            ATTEND.format("v").replace(", state\n", "\n"),
+            "MineLayer.attend returned float64",
+        ),
+        "heads before tokens": (
+            ATTEND.format("v.transpose(1, 2)"),
+            "float64 [B, T, H, K], and the state",
+        ),
+        "indices without rows": (
+            EMBED.format("1")
+            .replace("def embed(self, x, index, seqs)", "def indices(self, seqs)")
+            .replace("x + 1", "seqs.place[0]"),
+            "Mine.indices returned int64 [20]",
+        ),
+        "no state": (
+            EMBED.replace("embed", "start").replace("return x + {}", "x + 1"),
+            "Mine.start returned None",
+        ),
+        "a bias without heads": (
+            BIAS.format("-distances.delta"),
+            "Mine.bias returned float64 [1, 20, 20]",
+        ),
+        "an option over a hook": (
+            PLAIN_INIT + "        self.start = 'rope'\n",
+            "which hides the hook",
+        ),
+        "more than it needs": (
+            BIAS.format("-distances.delta[:, None]") + "\n    needs = Needs(packed=False)",
+            'Needs(bias="learned", packed=False)',
+        ),
+        "no number": (GATED + COUNTED.format("None"), "Mine.multiply_adds returned None"),
+        "tokens that change": (
+            EMBED.format("seqs.tokens.mul_(1)[..., None]"),
+            "Mine.embed changes in place what it is given, int64 [3, 20]",
+        ),
+        "keys that change": (EMBED.format("seqs.key.add_(1)[:, None, None]"), "in place"),
+        "queries that change": (ATTEND.format("v * q.mul_(2)"), "MineLayer.attend changes in"),
+        "a parameter in two groups": (
+            INIT.format("") + GROUPS.format("[(self.table, {}), (self.table, {'lr_factor': 2.0})]"),
+            "each once, and a dict",
+        ),
+        "a negative factor": (
+            INIT.format("") + GROUPS.format("[(self.table, {'lr_factor': -1.0})]"),
+            "lr_factor, 0 or more",
+        ),
+    },
+    "device": {
+        "device": (
+            EMBED.format("torch.arange(x.shape[1])[None, :, None].sin()"),
+            "a tensor that torch.arange made on the CPU meets one of the model's device",
+        ),
+        "a list in training": (
+            EMBED.format(f"torch.tensor([1.0] * 16).exp() * index[..., None] {TRAINING}"),
+            "torch.tensor made",
+        ),
+        "the CPU by name": (
+            EMBED.format("index[..., None] * torch.ones(16, device='cpu')"),
+            "torch.ones made",
+        ),
+    },
+    "state": {
+        "state": (
+            BIAS.format("-distances.delta[:, None] / self.longest") + KEEPS_LONGEST,
+            "a hook keeps Mine.longest, int64 []",
+        ),
+        "another family's state": (
+            EMBED.format("index[..., None]").replace("PositionalEncoding", "Rotary")
+            + "\n    def start(self, x, index, seqs):\n        return ()\n"
+            + "\n    def layer(self, i):\n        return PositionalLayer()\n",
+            "measures or inner_products",
+        ),
+    },
+    "positions": {
+        "positions": (EMBED.format("0 * index[..., None]"), "its logits are NoPE's, bit for bit"),
+        "NoPE where it is scored": (
+            EMBED.format(f"index[..., None].to(x).sin() {TRAINING}"),
+            "its logits are NoPE's, bit for bit",
+        ),
+        "NoPE where it is trained": (
+            EMBED.format("index[..., None].to(x).sin() if not self.training else x"),
+            "bit for bit, in training",
+        ),
+        "a bias that the softmax cancels": (
+            BIAS.format(
+                "distances.query.transpose(1, 2)[:, None].transpose(-1, -2).expand(1, 2, -1, "
+                "distances.query.shape[1])"
+            ),
+            "its logits are NoPE's, but for rounding",
+        ),
+    },
+    "costs": {
+        "costs": (
+            GATED,
+            "adds 11,520 FLOPs to a forward of 3 x 20 tokens by torch's counter, and decla",
+        ),
+        "a count for all layers": (
+            GATED + COUNTED.format("3 * 16 * 2 * extent.tokens"),
+            "declares 34,560",
+        ),
+    },
+    "causal": {
+        "causal": (
+            ATTEND.format(SEES_ALL),
+            "at place 19, changed the logits of 19 earlier places, from place 0 on",
+        ),
+        "a leak in training": (EMBED.format(f"x.mean(1)[:, None] {TRAINING}"), "in training"),
+        "a leak beyond the trained length": (
+            EMBED.format(f"x.mean(1)[:, None] * (x.shape[1] > {LONGER})"),
+            "place 111, changed",
+        ),
+    },
+    "order": {
+        "order": (ATTEND.format("v"), "does not reach the logits"),
+    },
+    "no dead parameter": {
+        "no dead parameter": (INIT.format(""), "pe.table gets no gradient"),
+    },
+    "gradient": {
+        "gradient": (
+            EMBED.format("(x * index[..., None]).detach().sin()"),
+            "where their gradient says ",
+        ),
+        "positions of half a head detached": (
+            ATTEND.format("v * torch.cat((q[..., :1].detach(), q[..., 1:]), -1)"),
+            "gradient says",
+        ),
+    },
+    "rows": {
+        "rows": (EMBED.format("x.mean(0) * 0.1"), "row 0 alone and padded: relative error"),
+        "the bound of the batch": (EMBED.format("index[..., None] / seqs.bound"), "row 0 alone"),
+        "the first row's key": (
+            EMBED.format("seqs.key[:1].double() * index[..., None]"),
+            "row 1 alone and padded: ",
+        ),
+        "a norm in training": (EMBED.format(f"x.mean(0) {TRAINING}"), "padded, in training: "),
+    },
+    "deterministic": {
+        "deterministic": (EMBED.format("torch.rand(1)"), "two identical calls differ"),
+        "noise after a step": (
+            EMBED.format("index[..., None].to(x).sin()")
+            + "\n    def after_step(self):\n        torch.rand(1)\n",
+            "or seeds it",
+        ),
+        "noise in training": (EMBED.format(f"torch.randn(16) {TRAINING}"), "training"),
+        "a seed": (EMBED.format("(torch.manual_seed(1) and torch.rand(1))"), "or seeds"),
+        "a draw of __init__": (
+            PLAIN_INIT + HELD.format("self.x = random.random()", "self.x"),
+            "another decoder with the same weights",
+        ),
+    },
+    "prefix": {
+        "prefix": (
+            EMBED.format("(index / index.max().clamp_min(1))[..., None].to(x)"),
+            "prefix of 2 of 20 tokens: relative error",
+        ),
+        "a scale beyond the trained length": (
+            EMBED.format(f"(index / max(1, x.shape[1] / {LONGER}))[..., None].to(x).sin()")
+            + "\n    needs = Needs(packed=False)\n",
+            "of 112 tokens: relative error",
+        ),
+        "the number of 3s to come in training": (
+            EMBED.format(f"(seqs.tokens == 7).sum(1)[:, None, None] * index[..., None] {TRAINING}"),
+            "tokens, in training: relative error",
+        ),
+    },
+    "packed": {
+        "packed": (
+            EMBED.format("torch.arange(x.shape[1])[None, :, None].to(x)"),
+            "packed sequence 1: relative error",
+        ),
+    },
+    "bfloat16": {
+        "bfloat16": (
+            EMBED.format("((index.to(x) + 1000)[..., None] @ torch.ones(1, 16).to(x)).sin()"),
+            "autocast: relative error",
+        ),
+    },
+    "told": {
+        "told": (
+            EMBED.format("(index / self.setting.max_length)[..., None].to(x)"),
+            "twice the tested length changes training logits",
+        ),
+    },
 }
 
 
@@ -184,7 +403,7 @@ def outcome_of(report: ContractReport, check: str) -> CheckOutcome:
 
 @pytest.mark.parametrize("check", ["hooks", "gradient"])
 def test_a_report_of_a_slip(check: str, here: Path) -> None:
-    Path("mine.py").write_text(HEAD + SLIPS[check][0])
+    Path("mine.py").write_text(HEAD + SLIPS[check][check][0])
     report = examine(parse("mine.py:Mine"))
     outcome = outcome_of(report, check)
     assert not outcome.holds and not report.holds
@@ -201,251 +420,11 @@ def test_a_report_of_a_slip(check: str, here: Path) -> None:
     assert f"usually: {outcome.cause}" in lines[place + 2 :]
 
 
-TRAINING = "if self.training else x"
-KEEPS_MODULE = "self.parts = [nn.Linear(1, 16).double()]"
-LONGER = "self.setting.trained_length"
-GROUPS = "\n    def parameter_groups(self):\n        return {}\n"
-PLAIN_INIT = INIT.split("        self")[0].format("")
-FURTHER = {
-    # Rows that know of each other, also in training alone.
-    "the bound of the batch": (
-        "rows",
-        EMBED.format("index[..., None] / seqs.bound"),
-        "row 0 alone",
-    ),
-    "the first row's key": (
-        "rows",
-        EMBED.format("seqs.key[:1].double() * index[..., None]"),
-        "row 1 alone and padded: ",
-    ),
-    "a norm in training": ("rows", EMBED.format(f"x.mean(0) {TRAINING}"), "padded, in training: "),
-    "a leak in training": ("causal", EMBED.format(f"x.mean(1)[:, None] {TRAINING}"), "in training"),
-    "nothing finite in training": (
-        "shape",
-        EMBED.format(f"1 / index.sum() * torch.inf {TRAINING}"),
-        "",
-    ),
-    # What only rows longer than those of training show, or only one of the two modes.
-    "a leak beyond the trained length": (
-        "causal",
-        EMBED.format(f"x.mean(1)[:, None] * (x.shape[1] > {LONGER})"),
-        "place 111, changed",
-    ),
-    "a scale beyond the trained length": (
-        "prefix",
-        EMBED.format(f"(index / max(1, x.shape[1] / {LONGER}))[..., None].to(x).sin()")
-        + "\n    needs = Needs(packed=False)\n",
-        "of 112 tokens: relative error",
-    ),
-    "the number of 3s to come in training": (
-        "prefix",
-        EMBED.format(f"(seqs.tokens == 7).sum(1)[:, None, None] * index[..., None] {TRAINING}"),
-        "tokens, in training: relative error",
-    ),
-    "NoPE where it is scored": (
-        "positions",
-        EMBED.format(f"index[..., None].to(x).sin() {TRAINING}"),
-        "its logits are NoPE's, bit for bit",
-    ),
-    "NoPE where it is trained": (
-        "positions",
-        EMBED.format("index[..., None].to(x).sin() if not self.training else x"),
-        "bit for bit, in training",
-    ),
-    # Random numbers.
-    "noise after a step": (
-        "deterministic",
-        INIT.format("") + "\n    def after_step(self):\n        torch.rand(1)\n"
-        "\n    def embed(self, x, index, seqs):\n        return x + index[..., None].to(x).sin()\n",
-        "or seeds it",
-    ),
-    "noise in training": ("deterministic", EMBED.format(f"torch.randn(16) {TRAINING}"), "training"),
-    "a seed": (
-        "deterministic",
-        EMBED.format("(torch.manual_seed(1) and torch.rand(1))"),
-        "or seeds",
-    ),
-    "a draw of __init__": (
-        "deterministic",
-        PLAIN_INIT + HELD.format("self.x = random.random()", "self.x"),
-        "another decoder with the same weights",
-    ),
-    # Names.
-    "a hook of layers": (
-        "names",
-        ATTEND.format("v").replace("def attend(self, x, q", "def atend(self, x, q"),
-        "MineLayer.atend is never used: did you mean `attend`?",
-    ),
-    "a hook in the wrong class": (
-        "names",
-        EMBED.format("1") + "\n    def update(self, mlp_out, state, seqs):\n        return state\n",
-        "`update` is for a PositionalLayer",
-    ),
-    "a setting": (
-        "names",
-        EMBED.format("1") + "\n    need = Needs(packed=False)\n",
-        "mean `needs`?",
-    ),
-    "a bias that the softmax cancels": (
-        "positions",
-        BIAS.format(
-            "distances.query.transpose(1, 2)[:, None].transpose(-1, -2).expand(1, 2, -1, "
-            "distances.query.shape[1])"
-        ),
-        "its logits are NoPE's, but for rounding",
-    ),
-    # Tensors.
-    "in a dict": (
-        "tensors",
-        PLAIN_INIT + HELD.format("self.x = {'a': [torch.ones(16)]}", "self.x['a'][0]"),
-        "Mine.x['a'][0], float",
-    ),
-    "in a list of modules": (
-        "tensors",
-        PLAIN_INIT + HELD.format(KEEPS_MODULE, "self.parts[0].weight[:, 0]"),
-        "Mine.parts[0].weight",
-    ),
-    "in a dataclass": (
-        "tensors",
-        "@dataclass\nclass Box:\n    y: torch.Tensor\n\n\n"
-        + PLAIN_INIT
-        + HELD.format("self.box = Box(torch.ones(16))", "self.box.y"),
-        "Mine.box.y, float32 [16]",
-    ),
-    "in a layer": (
-        "tensors",
-        ATTEND.format("v").replace(
-            "return MineLayer()",
-            "made = MineLayer()\n        made.y = torch.ones(1)\n        return made",
-        ),
-        "Mine.layers.1.y",
-    ),
-    "in the file": (
-        "tensors",
-        "Y = torch.ones(16)\n\n\n" + EMBED.format("Y * index[..., None]"),
-        ": Y, float32 [16]",
-    ),
-    "in the class": (
-        "tensors",
-        EMBED.format("self.y") + "\n    y = torch.ones(16)\n",
-        "Mine.y, float",
-    ),
-    "in a closure": (
-        "tensors",
-        PLAIN_INIT + HELD.format("y = torch.ones(16)\n        self.f = lambda: y", "self.f()"),
-        "y in Mine.f, float32 [16]",
-    ),
-    "an option that is ignored": (
-        "names",
-        INIT.format(", *, width=1"),
-        "Mine: nothing reads the option `width`, so it has no effect",
-    ),
-    "options that are only stored": (
-        "names",
-        INIT.format(", *, width=1, rows=2") + "        self.w, self.r = width, rows\n",
-        "option `rows`, so",
-    ),
-    # Devices, and gradients on the way to them.
-    "a list in training": (
-        "device",
-        EMBED.format(f"torch.tensor([1.0] * 16).exp() * index[..., None] {TRAINING}"),
-        "torch.tensor made",
-    ),
-    "the CPU by name": (
-        "device",
-        EMBED.format("index[..., None] * torch.ones(16, device='cpu')"),
-        "torch.ones made",
-    ),
-    "positions of half a head detached": (
-        "gradient",
-        ATTEND.format("v * torch.cat((q[..., :1].detach(), q[..., 1:]), -1)"),
-        "gradient says",
-    ),
-    # Results.
-    "a pair of one": (
-        "hooks",
-        ATTEND.format("v").replace(", state\n", "\n"),
-        "MineLayer.attend returned float64",
-    ),
-    "heads before tokens": (
-        "hooks",
-        ATTEND.format("v.transpose(1, 2)"),
-        "float64 [B, T, H, K], and the state",
-    ),
-    "indices without rows": (
-        "hooks",
-        EMBED.format("1")
-        .replace("def embed(self, x, index, seqs)", "def indices(self, seqs)")
-        .replace("x + 1", "seqs.place[0]"),
-        "Mine.indices returned int64 [20]",
-    ),
-    "no state": (
-        "hooks",
-        EMBED.replace("embed", "start").replace("return x + {}", "x + 1"),
-        "Mine.start returned None",
-    ),
-    "a bias without heads": (
-        "hooks",
-        BIAS.format("-distances.delta"),
-        "Mine.bias returned float64 [1, 20, 20]",
-    ),
-    "an option over a hook": (
-        "hooks",
-        PLAIN_INIT + "        self.start = 'rope'\n",
-        "which hides the hook",
-    ),
-    "more than it needs": (
-        "hooks",
-        BIAS.format("-distances.delta[:, None]") + "\n    needs = Needs(packed=False)",
-        'Needs(bias="learned", packed=False)',
-    ),
-    "no number": ("hooks", GATED + COUNTED.format("None"), "Mine.multiply_adds returned None"),
-    "a layer that is none": (
-        "builds",
-        "class Mine(PositionalEncoding):\n    def layer(self, i):\n        return i",
-        "Mine.layer returned 0; it",
-    ),
-    "tokens that change": (
-        "hooks",
-        EMBED.format("seqs.tokens.mul_(1)[..., None]"),
-        "Mine.embed changes in place what it is given, int64 [3, 20]",
-    ),
-    "keys that change": ("hooks", EMBED.format("seqs.key.add_(1)[:, None, None]"), "in place"),
-    "queries that change": ("hooks", ATTEND.format("v * q.mul_(2)"), "MineLayer.attend changes in"),
-    "a parameter in two groups": (
-        "hooks",
-        INIT.format("") + GROUPS.format("[(self.table, {}), (self.table, {'lr_factor': 2.0})]"),
-        "each once, and a dict",
-    ),
-    "a negative factor": (
-        "hooks",
-        INIT.format("") + GROUPS.format("[(self.table, {'lr_factor': -1.0})]"),
-        "lr_factor, 0 or more",
-    ),
-    "torch's default type": (
-        "builds",
-        PLAIN_INIT + "        torch.set_default_dtype(torch.float64)\n",
-        "it changes settings of torch",
-    ),
-    # Costs.
-    "a count for all layers": (
-        "costs",
-        GATED + COUNTED.format("3 * 16 * 2 * extent.tokens"),
-        "declares 34,560",
-    ),
-    "another family's state": (
-        "state",
-        EMBED.format("index[..., None]").replace("PositionalEncoding", "Rotary")
-        + "\n    def start(self, x, index, seqs):\n        return ()\n"
-        + "\n    def layer(self, i):\n        return PositionalLayer()\n",
-        "measures or inner_products",
-    ),
-}
-
-
-@pytest.mark.parametrize("slip", [*SLIPS, *FURTHER])
-def test_each_slip_is_explained(slip: str, here: Path) -> None:
-    title, source, message = FURTHER.get(slip) or (slip, *SLIPS[slip])
+@pytest.mark.parametrize(
+    ("title", "slip"), [(title, slip) for title, slips in SLIPS.items() for slip in slips]
+)
+def test_each_slip_is_explained(title: str, slip: str, here: Path) -> None:
+    source, message = SLIPS[title][slip]
     Path("mine.py").write_text(HEAD + source)
     (check,) = (check for check in CHECKS if check.__name__ == f"check_{title.replace(' ', '_')}")
     (outcome,) = run_checks([check], parse("mine.py:Mine"))
@@ -552,7 +531,7 @@ def test_a_file_that_cannot_be_checked(text: str, message: str, here: Path) -> N
 
 
 def test_json(here: Path) -> None:
-    Path("mine.py").write_text(HEAD + SLIPS["causal"][0])
+    Path("mine.py").write_text(HEAD + SLIPS["causal"]["causal"][0])
     result = call("check", "mine.py:Mine", "--json")
     content = json.loads(result.out)
     assert result.code == 1 and content["schema"] == 1 and content["holds"] is False

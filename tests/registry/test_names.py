@@ -13,14 +13,7 @@ from tape_arith.arith.contracts import examine as models_contract
 from tape_arith.arith.contracts import task as task_contract
 from tape_arith.arith.registry.declarations import Option, Value, read_declaration
 from tape_arith.arith.registry.locate import KINDS, declarations, on_disk, source_file
-from tape_arith.arith.registry.names import (
-    Encoding,
-    Name,
-    NamePart,
-    parse,
-    parse_extrapolation,
-    parse_list,
-)
+from tape_arith.arith.registry.names import Encoding, Name, NamePart, parse, parse_list
 from tape_arith.models.errors import UsageError
 
 
@@ -56,7 +49,7 @@ def encodings() -> st.SearchStrategy[Encoding]:
 @given(st.builds(Name, encodings(), st.none() | parts("extrapolation")))
 def test_a_name_and_its_text_are_one(name: Name) -> None:
     assert parse(str(name)) == name
-    assert parse_list(f"{name}, {name}") == [name]
+    assert parse_list(f" , {name},{name}") == [name]
     assert parse("+".join(map(str, reversed(name.encoding.parts)))) == Name(name.encoding)
 
 
@@ -64,16 +57,12 @@ def test_a_name_and_its_text_are_one(name: Name) -> None:
     ("text", "canonical"),
     [
         (" RoPE ", "rope"),
-        ("tape_heads", "tape-heads"),
-        ("rand_rope:l_max=99", "rand-rope:l_max=99"),
         ("Aug_RoPE:a=2", "aug-rope"),
         ("aug-fire:width=64:a=4.0+abacus", "abacus+aug-fire:a=4:width=64"),
-        ("fire:width=32", "fire"),
         ("fire:width=64:init_l=512.0", "fire:init_l=512:width=64"),
         ("tape+yarn:ramp=code:scale=static", "tape+yarn:scale=static"),
         (" abacus + Rand_RoPE ", "abacus+rand-rope"),
         ("fire:width=64+coupling+abacus:k=07", "abacus:k=7+coupling+fire:width=64"),
-        ("learned+alibi", "alibi+learned"),
         ("rope+abacus:k=3+yarn:ramp=code", "abacus:k=3+rope+yarn"),
     ],
 )
@@ -86,13 +75,6 @@ def test_no_name_is_of_two_kinds() -> None:
     known = [declared for kind in KINDS for declared in declarations(kind)]
     names = [declared.name for declared in known]
     assert len(names) == len(set(names))
-
-
-def test_lists() -> None:
-    names = parse_list("rope, rand_rope,rand-rope,,fire:width=64")
-    assert [str(name) for name in names] == ["rope", "rand-rope", "fire:width=64"]
-    assert parse_list(" , ") == []
-    assert str(parse_extrapolation("yarn:ramp=paper")) == "yarn:ramp=paper"
 
 
 @pytest.mark.parametrize(

@@ -27,11 +27,7 @@ from tape_arith.arith.grids.grid import Grid
 from tape_arith.arith.registry.names import parse
 from tape_arith.arith.scoring import score as module
 from tape_arith.arith.scoring import score_grid as grid_module
-from tape_arith.arith.scoring.score import (
-    Outcome,
-    answer_logits,
-    score,
-)
+from tape_arith.arith.scoring.score import Outcome, answer_logits, score
 from tape_arith.arith.scoring.score_grid import score_grid
 from tape_arith.arith.scoring.threshold import low_precision_threshold
 from tape_arith.arith.stopping import Stopped, Stopper
@@ -250,26 +246,22 @@ def close() -> Close:
     return decoder, with_answers(problems, firsts), keys
 
 
-def in_bfloat16(close: Close) -> tuple[Runner, Problems, Keys]:
-    return Runner(close[0], BFLOAT16), *close[1:]
-
-
-def in_float32(close: Close) -> tuple[Runner, Problems, Keys]:
-    return Runner(close[0], FLOAT32), *close[1:]
+def run_on(hardware: Hardware, close: Close) -> tuple[Runner, Problems, Keys]:
+    return Runner(close[0], hardware), *close[1:]
 
 
 def test_where_rounding_could_decide_float32_does(close: Close) -> None:
-    low = score(*in_bfloat16(close))
+    low = score(*run_on(BFLOAT16, close))
     assert 0 < (~low.exact).sum() < 100, "bfloat16 must go wrong for this to mean anything"
-    threshold = low_precision_threshold(*in_bfloat16(close))
-    again = score(*in_bfloat16(close), threshold)
+    threshold = low_precision_threshold(*run_on(BFLOAT16, close))
+    again = score(*run_on(BFLOAT16, close), threshold)
     assert again.exact.all() and (again.num_correct == 1).all() and (again.margin > 0).all()
 
 
 def test_only_close_rows_are_scored_again(close: Close) -> None:
-    low, high = score(*in_bfloat16(close)), score(*in_float32(close))
+    low, high = score(*run_on(BFLOAT16, close)), score(*run_on(FLOAT32, close))
     threshold = float(np.median(np.abs(low.margin)))
-    mixed = score(*in_bfloat16(close), threshold)
+    mixed = score(*run_on(BFLOAT16, close), threshold)
     near = np.abs(low.margin) < threshold
     assert near.sum() == 100
     assert np.array_equal(mixed.margin[~near], low.margin[~near])
@@ -280,7 +272,7 @@ def test_only_close_rows_are_scored_again(close: Close) -> None:
 
 def test_the_threshold_is_twice_the_largest_difference(close: Close) -> None:
     decoder, problems, keys = close
-    assert low_precision_threshold(*in_float32(close)) == 0.0
+    assert low_precision_threshold(*run_on(FLOAT32, close)) == 0.0
     differences = []
     for rows in groups_of_tokens(problems, keys, module.TOKENS_A_BATCH["cpu"]):
         scored = torch.from_numpy(rows.is_answer)
@@ -290,7 +282,7 @@ def test_the_threshold_is_twice_the_largest_difference(close: Close) -> None:
             with torch.autocast("cpu", torch.bfloat16):
                 low = decoder(seqs)[scored]
         differences.append(float((low - high).abs().max()))
-    threshold = low_precision_threshold(*in_bfloat16(close))
+    threshold = low_precision_threshold(*run_on(BFLOAT16, close))
     assert threshold == pytest.approx(2 * max(differences), rel=1e-3)
     assert threshold > 0
 
