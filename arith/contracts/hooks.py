@@ -161,12 +161,12 @@ class WatchedHooks:
                     name, function = f"{type(module).__name__}.{hook}", getattr(module, hook)
                     vars(module)[hook] = partial(self._call, name, function, returns)
 
-    def _call(self, name: str, function: Any, returns: Returns, *args: Any, **named: Any) -> Any:
+    def _call(self, name: str, function: Any, returns: Returns, *args: Any, **keywords: Any) -> Any:
         assert callable(function), f"{name} is {describe(function)}, which hides the hook"
-        given = list(tensors_in([args, named]))
-        before = [tensor._version for tensor in given]
-        result = function(*args, **named)
-        changed = [t for t, version in zip(given, before, strict=True) if t._version != version]
+        tensors = list(tensors_in([args, keywords]))
+        before = [tensor._version for tensor in tensors]
+        result = function(*args, **keywords)
+        changed = [t for t, version in zip(tensors, before, strict=True) if t._version != version]
         assert not changed, f"{name} changes in place what it is given, {describe(changed[0])}"
         if isinstance(result, Iterator):
             result = list(result)
@@ -192,10 +192,10 @@ class WatchedHooks:
         return states
 
     def _attend(
-        self, q: Tensor, k: Tensor, values: tuple[Tensor, ...], seqs: Sequences, **named: Any
+        self, q: Tensor, k: Tensor, values: tuple[Tensor, ...], seqs: Sequences, **keywords: Any
     ) -> tuple[Tensor, ...]:
         """Compute attention, unless `needs` says less than it is asked for."""
-        needs, bias = self.decoder.needs, named["bias"]
+        needs, bias = self.decoder.needs, keywords["bias"]
         lacks_need = {
             'bias="learned", packed=False': bias is not None and needs.bias == "none",
             f"values={len(values)}": len(values) > needs.values,
@@ -206,4 +206,4 @@ class WatchedHooks:
         assert bias is None or _BIAS.is_met(bias, self.sizes), (
             f"attention gets the bias {describe(bias)}; it takes {_BIAS.text}"
         )
-        return Eager()(q, k, values, seqs, **named)
+        return Eager()(q, k, values, seqs, **keywords)

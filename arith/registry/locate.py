@@ -205,16 +205,16 @@ def declarations(kind: str) -> list[Declaration]:
 
     A package's file that cannot be read is listed with a `problem`, so that the rest is listed.
     """
-    listed = []
+    declared = []
     for location in sorted(locations(kind), key=lambda location: location.name):
         name = location.name
         try:
-            listed.append((location if location.is_builtin else locate(kind, name)).declaration())
+            declared.append((location if location.is_builtin else locate(kind, name)).declaration())
         except UsageError as error:
             if location.is_builtin:
                 raise
-            listed.append(Declaration(name, package=location.package, problem=str(error)))
-    return listed
+            declared.append(Declaration(name, package=location.package, problem=str(error)))
+    return declared
 
 
 @cache
@@ -222,7 +222,7 @@ def _installed(group: str) -> tuple[Location, ...]:
     """List the locations of the entry points in `group`, as in `mine = "package.module:Class"`."""
     from importlib.metadata import entry_points  # takes 70 ms, too long for --help
 
-    named = (
+    places = (
         Location(
             normalized(point.name),
             source_file(point.module),
@@ -233,7 +233,7 @@ def _installed(group: str) -> tuple[Location, ...]:
         for point in entry_points(group=group)
         if point.dist is not None and point.dist.name  # a broken installation has no name
     )
-    return tuple(dict.fromkeys(named))  # a package may be on the path twice
+    return tuple(dict.fromkeys(places))  # a package may be on the path twice
 
 
 def normalized(name: str) -> str:
