@@ -60,13 +60,8 @@ def prepend_bos(problems: Problems, keys: Integers, most: int) -> Problems:
     """Put 0 to `most` [BOS] before each problem, a number drawn uniformly by the problem's key."""
     if most == 0:
         return problems
-    count = below(most + 1, half_words(keys.astype(np.uint64)[:, None])[:, 0])
-    return problems._replace(
-        tokens=np.insert(problems.tokens, np.repeat(problems.starts, count), BOS),
-        lengths=problems.lengths + count,
-        prompt_lengths=problems.prompt_lengths + count,
-        final_lengths=problems.final_lengths + count,
-    )
+    counts = below(most + 1, half_words(keys.astype(np.uint64)[:, None])[:, 0])
+    return problems.inserted(BOS, np.repeat(problems.starts, counts), counts)
 
 
 def pad(

@@ -50,9 +50,6 @@ class Addition(TwoOperands):
         super().__init__(Format(order, pad, hints, markers, spaces, scratchpad))
         self.symbols = self.step_symbols = ">" if scratchpad else ""
 
-    def answer(self, a: Digits, b: Digits) -> Digits:
-        return added(a, b)
-
     def answer_digits(self, lengths: Int64) -> Int64:
         return longer(lengths) + 1
 
@@ -60,7 +57,7 @@ class Addition(TwoOperands):
         total = write.number(added(*drawn))
         if not self.format.scratchpad:
             return [total]
-        return [write.number(carries(*drawn)), write.symbol(">"), total]
+        return [write.number(_carries(*drawn)), write.symbol(">"), total]
 
     def answer_bound(self, lengths: Int64) -> Int64:
         steps = longer(lengths) * self.format.tokens_per_digit + 1
@@ -79,7 +76,7 @@ class Addition(TwoOperands):
         return Digits(a, first), Digits(b, second)
 
 
-def carries(a: Digits, b: Digits) -> Digits:
+def _carries(a: Digits, b: Digits) -> Digits:
     """Return the carry out of each place of a + b, for the places of the longer operand."""
     length = np.maximum(a.lengths, b.lengths)
     width = 1 + int(length.max(initial=0))

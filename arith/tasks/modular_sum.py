@@ -1,11 +1,12 @@
 """Sum digits modulo a number."""
 
+import re
+
 import numpy as np
 
-from tape_arith.arith.errors import UsageError
 from tape_arith.arith.tasks.families.numbers import Digits, Int64, without_leading_zeros
 from tape_arith.arith.tasks.families.strings import OneString
-from tape_arith.arith.tasks.families.writing import Field, Format, Order, Writer
+from tape_arith.arith.tasks.families.writing import Field, Format, Order, Writer, check_range
 from tape_arith.arith.tasks.task import Axis
 
 
@@ -29,8 +30,7 @@ class ModularSum(OneString):
     needs_positions = False
 
     def __init__(self, *, modulus: int = 10, spaces: int = 0) -> None:
-        if not 2 <= modulus <= 10_000:
-            raise UsageError(f"modulus={modulus}: give 2 to 10,000")
+        check_range("modulus", modulus, 2, 10_000)
         super().__init__(Format(spaces=spaces))
         self.modulus = modulus
         # One term reaches ten remainders only. With a larger modulus the best guess gets worse with
@@ -59,9 +59,9 @@ class ModularSum(OneString):
         return self.answer_digits(lengths)
 
     def prompt_bound(self, lengths: Int64) -> Int64:
-        bound: Int64 = 2 * lengths[:, 0] + self.format.spaces
-        return bound
+        return 2 * lengths[:, 0] + self.format.spaces
 
-    def digits_in(self, written: str) -> str:
-        terms = written.split("+")
-        return "".join(terms) if all(len(term) == 1 for term in terms) else ""
+    def read(self, written: str) -> tuple[Digits, Int64]:
+        if not re.fullmatch(r"\d(\+\d)*", written.replace(" ", ""), re.A):
+            raise self.not_a_problem(written)
+        return super().read(written.replace("+", ""))

@@ -4,12 +4,9 @@ from typing import Literal
 
 import numpy as np
 
-from tape_arith.arith.errors import UsageError
 from tape_arith.arith.tasks.families.numbers import Digits, Int64, added, product_columns, products
 from tape_arith.arith.tasks.families.two_operands import Operands, TwoOperands
-from tape_arith.arith.tasks.families.writing import Field, Format, Writer
-
-_MOST_B_DIGITS = 100
+from tape_arith.arith.tasks.families.writing import Field, Format, Writer, check_range
 
 
 class Multiplication(TwoOperands):
@@ -50,8 +47,7 @@ class Multiplication(TwoOperands):
         spaces: int = 0,
         scratchpad: bool = False,
     ) -> None:
-        if not 0 <= b_digits <= _MOST_B_DIGITS:
-            raise UsageError(f"b_digits={b_digits}: give 0 to {_MOST_B_DIGITS}")
+        check_range("b_digits", b_digits, 0, 100)
         super().__init__(Format(order, pad, spaces=spaces, scratchpad=scratchpad))
         self.b_digits = b_digits
         if b_digits:

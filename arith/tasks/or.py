@@ -53,11 +53,7 @@ class Or(TwoOperands):
         return num_quads(max(most))  # a word has two half words: a quad of each string
 
     def draw(self, lengths: Int64, halves: UInt32, most: tuple[int, ...]) -> Operands:
-        quads = num_quads(max(most))
-        a, b = (
-            drawn_digits(lengths[:, side], halves[:, side * quads : (side + 1) * quads])
-            for side in (0, 1)
-        )
+        a, b = map(drawn_digits, lengths.T, np.hsplit(halves, 2))
         a.values[:] %= self.base
         b.values[:] %= self.base
         return a, b

@@ -5,7 +5,6 @@ from typing import NamedTuple
 
 import numpy as np
 
-from tape_arith.arith.errors import UsageError
 from tape_arith.arith.tasks.families.numbers import (
     Digits,
     Int64,
@@ -14,10 +13,8 @@ from tape_arith.arith.tasks.families.numbers import (
     drawn_digits,
     num_quads,
 )
-from tape_arith.arith.tasks.families.writing import Field, Format, Order, Writer
+from tape_arith.arith.tasks.families.writing import Field, Format, Order, Writer, check_range
 from tape_arith.arith.tasks.task import Axis, Task
-
-_MOST_KEY, _MOST_DEPTHS = 100, 100
 
 
 class Haystack(NamedTuple):
@@ -49,10 +46,8 @@ class Passkey(Task[Haystack]):
     digit_order: Order | None = None
 
     def __init__(self, *, key: int = 3, depths: int = 8, spaces: int = 0) -> None:
-        if not 1 <= key <= _MOST_KEY:
-            raise UsageError(f"key={key}: give 1 to {_MOST_KEY}")
-        if not 2 <= depths <= _MOST_DEPTHS:
-            raise UsageError(f"depths={depths}: give 2 to {_MOST_DEPTHS}")
+        check_range("key", key, 1, 100)
+        check_range("depths", depths, 2, 100)
         super().__init__(Format(spaces=spaces))
         self.key, self.depths, self.chance = key, depths, 10.0**-key
         self.axes = (
@@ -82,8 +77,7 @@ class Passkey(Task[Haystack]):
         return np.maximum(lengths[:, 1], self.key)
 
     def prompt_bound(self, lengths: Int64) -> Int64:
-        bound: Int64 = lengths[:, 1] + self.key + len("##=") + self.format.spaces
-        return bound
+        return lengths[:, 1] + self.key + len("##=") + self.format.spaces
 
     def answer_bound(self, lengths: Int64) -> Int64:
         return np.full(len(lengths), self.key)

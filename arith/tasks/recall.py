@@ -18,10 +18,8 @@ from tape_arith.arith.tasks.families.numbers import (
 )
 from tape_arith.arith.tasks.families.random_words import below
 from tape_arith.arith.tasks.families.tokens import DIGIT_ZERO, MARKERS
-from tape_arith.arith.tasks.families.writing import Field, Format, Order, Writer
+from tape_arith.arith.tasks.families.writing import Field, Format, Order, Writer, check_range
 from tape_arith.arith.tasks.task import Axis, Task
-
-_MOST_GAPS = 100
 
 
 class Pairs(NamedTuple):
@@ -69,10 +67,8 @@ class Recall(Task[Pairs]):
     writing_rule = ", each letter once and one of them again, at the end"
 
     def __init__(self, *, gaps: int = 8, keys: int = 64, scratchpad: bool = False) -> None:
-        if not 2 <= gaps <= _MOST_GAPS:
-            raise UsageError(f"gaps={gaps}: give 2 to {_MOST_GAPS}")
-        if not 3 <= keys <= len(MARKERS):
-            raise UsageError(f"keys={keys}: give 3 to {len(MARKERS)}")
+        check_range("gaps", gaps, 2, 100)
+        check_range("keys", keys, 3, len(MARKERS))
         super().__init__(Format(scratchpad=scratchpad))
         self.gaps, self.keys, self.symbols = gaps, keys, MARKERS[:keys]
         # Each letter ends a segment, in the answer too.
@@ -83,14 +79,14 @@ class Recall(Task[Pairs]):
             Axis("pairs", "pairs"),
         )
 
-    def bounds(self, most: tuple[int, ...]) -> tuple[int, int]:
+    def longest(self, most: tuple[int, ...]) -> int:
         if most[1] > self.keys:
             more = f"keys={most[1]} or more, or " * (most[1] <= len(MARKERS))
             raise UsageError(
                 f"task {self.name} has {self.keys} keys, too few for {most[1]} pairs: give "
                 f"{more}fewer pairs"
             )
-        return super().bounds(most)
+        return super().longest(most)
 
     def words_each(self, most: tuple[int, ...]) -> int:
         return -(-(self.keys + num_quads(most[1]) + 1) // 2)
@@ -127,8 +123,7 @@ class Recall(Task[Pairs]):
         return np.ones(len(lengths), np.int64)
 
     def prompt_bound(self, lengths: Int64) -> Int64:
-        bound: Int64 = 2 * lengths[:, 1] + len("b=")
-        return bound
+        return 2 * lengths[:, 1] + len("b=")
 
     def answer_bound(self, lengths: Int64) -> Int64:
         return np.full(len(lengths), 1 + self.format.scratchpad)

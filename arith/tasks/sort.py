@@ -5,7 +5,7 @@ from typing import Literal
 import numpy as np
 
 from tape_arith.arith.tasks.families.lists import ListOfNumbers, NumberList
-from tape_arith.arith.tasks.families.numbers import Int64, ascending
+from tape_arith.arith.tasks.families.numbers import Int64
 from tape_arith.arith.tasks.families.writing import Field, Format, Writer
 from tape_arith.arith.tasks.task import Axis
 
@@ -41,7 +41,7 @@ class Sort(ListOfNumbers):
         super().__init__(Format(order, pad, spaces=spaces))
 
     def answer_fields(self, drawn: NumberList, write: Writer) -> list[Field]:
-        order = ascending(drawn.values)
+        order = np.lexsort(drawn.values.transpose(2, 0, 1), axis=-1)  # the last place decides first
         # Numbers that a list lacks are 0 and so come first here; they move to the end.
         most = order.shape[1]
         ranks = (np.arange(most) - drawn.counts[:, None]) % most
@@ -55,5 +55,4 @@ class Sort(ListOfNumbers):
 
     def answer_bound(self, lengths: Int64) -> Int64:
         counts, digits = lengths.T
-        bound: Int64 = counts * (digits + 1) - 1
-        return bound
+        return counts * (digits + 1) - 1

@@ -44,9 +44,6 @@ class Subtraction(TwoOperands):
     ) -> None:
         super().__init__(Format(order, pad, hints, markers, spaces))
 
-    def answer(self, a: Digits, b: Digits) -> Digits:
-        return differences(a, b)[0]
-
     def answer_digits(self, lengths: Int64) -> Int64:
         return longer(lengths)
 

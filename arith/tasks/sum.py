@@ -5,7 +5,7 @@ from typing import Literal
 import numpy as np
 
 from tape_arith.arith.tasks.families.carries import draw_chained
-from tape_arith.arith.tasks.families.lists import ListOfNumbers, NumberList, decimal_digits
+from tape_arith.arith.tasks.families.lists import ListOfNumbers, NumberList
 from tape_arith.arith.tasks.families.numbers import Digits, Int64, UInt32, added
 from tape_arith.arith.tasks.families.writing import Field, Format, Writer
 
@@ -99,4 +99,4 @@ class Sum(ListOfNumbers):
 
     def _total_digits(self, counts: Int64, digits: Int64) -> Int64:
         """Return the most digits of a sum of `counts` numbers: below counts x 10^digits."""
-        return digits + decimal_digits(counts - 1)
+        return digits + np.searchsorted(10 ** np.arange(19), counts - 1, side="right")

@@ -66,11 +66,18 @@ class Problems(NamedTuple):
         """int64[n]: index of each problem's first token."""
         return np.cumsum(self.lengths) - self.lengths
 
+    def inserted(self, token: int, places: Int64, counts: Int64) -> "Problems":
+        """Insert a token before each of `places` in `tokens`, `counts` of them in each prompt."""
+        return self._replace(
+            tokens=np.insert(self.tokens, places, token),
+            lengths=self.lengths + counts,
+            prompt_lengths=self.prompt_lengths + counts,
+            final_lengths=self.final_lengths + counts,
+        )
+
 
 def concatenate(parts: Sequence[Problems]) -> Problems:
     """Join the problems of one or more parts."""
-    if len(parts) == 1:  # nothing to copy
-        return parts[0]
     return Problems(*(np.concatenate(arrays) for arrays in zip(*parts, strict=True)))
 
 
@@ -207,8 +214,8 @@ class Task(ABC, Generic[Drawn]):
         nearest = np.abs(chains - wanted[:, None]).argmin(axis=1)
         return self.draw(lengths, tries[np.arange(len(tries)), nearest], most)
 
-    def bounds(self, most: tuple[int, ...]) -> tuple[int, int]:
-        """Return the most tokens of a prompt, and of a whole problem with its end token.
+    def longest(self, most: tuple[int, ...]) -> int:
+        """Return the number of tokens of the longest problem with its end token.
 
         Raises UsageError if the hints do not reach the longest number.
         """
@@ -220,12 +227,7 @@ class Task(ABC, Generic[Drawn]):
                 f"task {self.name} has numbers of up to {places} digits, and {self.format.markers} "
                 f"markers do not reach them: give {more}fewer digits"
             )
-        prompt = int(self.prompt_bound(lengths)[0])
-        return prompt, prompt + int(self.answer_bound(lengths)[0]) + 1
-
-    def longest(self, most: tuple[int, ...]) -> int:
-        """Return the number of tokens of the longest problem with its end token."""
-        return self.bounds(most)[1]
+        return int(self.final_lengths(lengths, self.prompt_bound(lengths))[0])
 
     def final_lengths(self, lengths: Int64, prompt_lengths: Int64) -> Int64:
         """Bound each problem's number of tokens from its prompt alone: int64[n].
@@ -290,7 +292,7 @@ class Task(ABC, Generic[Drawn]):
 
     def final_answer(self, answer: Sequence[int]) -> list[int]:
         """Return the tokens of an answer after the steps of its scratchpad."""
-        steps = [self.vocabulary.token(symbol) for symbol in self.step_symbols]
+        steps = set(map(self.vocabulary.token, self.step_symbols))
         ends = [place + 1 for place, token in enumerate(answer) if token in steps]
         return list(answer[max(ends, default=0) :])
 
@@ -307,7 +309,7 @@ class Task(ABC, Generic[Drawn]):
         Raises UsageError if it is not a problem of this task.
         """
         drawn, lengths = self.read(written)
-        self.bounds(tuple(lengths[0].tolist()))
+        self.longest(tuple(lengths[0].tolist()))
         return self.problems(drawn, lengths, np.zeros((1, self.num_format_halves), np.uint32))
 
     def text(self, written: str) -> str:
@@ -320,10 +322,4 @@ def _with_blanks(problems: Problems, halves: UInt32) -> Problems:
     spaces = halves.shape[1] - 1
     counts = below(spaces + 1, halves[:, 0])
     places = problems.starts[:, None] + below(problems.prompt_lengths[:, None], halves[:, 1:])
-    places = places[np.arange(spaces) < counts[:, None]]
-    return problems._replace(
-        tokens=np.insert(problems.tokens, places, BLANK),
-        lengths=problems.lengths + counts,
-        prompt_lengths=problems.prompt_lengths + counts,
-        final_lengths=problems.final_lengths + counts,
-    )
+    return problems.inserted(BLANK, places[np.arange(spaces) < counts[:, None]], counts)

@@ -297,8 +297,8 @@ def test_ids_of_tokens() -> None:
 def test_problems_are_as_documented(name: str) -> None:
     o, task = options(name), load_task(name)
     checked(task.parse(task.example), name)
-    trained = checked(bucket(name, 8).problems(0, 200), name)
-    small = checked(bucket(name, 2, 3).problems(0, 1500), name)
+    trained = checked(bucket(name, 8).problems(0, 120), name)
+    small = checked(bucket(name, 2, 3).problems(0, 600), name)
     checked(bucket(name, 1, 10).problems(0, 100), name)
     if task.has_carries:
         checked(bucket(name, 8, split="carry").problems(0, 100), name)
@@ -344,13 +344,13 @@ CHOSEN: dict[str, list[tuple[str, ...]]] = {
 }
 
 
-@pytest.mark.parametrize("name", [name for name in NAMES if "hints" not in name])
+@pytest.mark.parametrize("name", [name for name in NAMES if not re.search("hints|:spaces", name)])
 def test_300_digits(name: str) -> None:
     o = options(name)
     # Multiplication's scratchpad would have 270,000 tokens.
     digits = 60 if o.task == "multiplication" and o.scratchpad else 300
     digits = o.keys if o.task == "recall" else digits  # each pair has a letter of its own
-    checked(bucket(name, digits).problems(0, digits // 5), name)
+    checked(bucket(name, digits).problems(0, digits // 12), name)
     kinds = {"addition", "subtraction", "multiplication"}
     for operands in CHOSEN["two numbers" if o.task in kinds else "list"]:
         if o.task in kinds or has_operands(name):
@@ -436,11 +436,9 @@ def check_uniform(values: Sequence[Any], outcomes: Iterable[Any]) -> None:
     check_frequencies(values, dict.fromkeys(outcomes, 1.0))
 
 
-@pytest.mark.parametrize(
-    "task", ["addition", "sum", "or", "copy", "modular-sum", "parity", "passkey"]
-)
+@pytest.mark.parametrize("task", ["addition", "sum", "or", "copy", "parity", "passkey"])
 def test_digits_are_uniform_and_independent(task: str) -> None:
-    problems = checked(bucket(task, 6).problems(0, 6000), task)
+    problems = checked(bucket(task, 6).problems(0, 2500), task)
     numbers = task in ("addition", "sum")
     digits = "01" if task in ("or", "parity") else "0123456789"
     joined = ["".join(op[numbers:] for op in problem.operands) for problem in problems]
@@ -458,7 +456,7 @@ def test_digits_are_uniform_and_independent(task: str) -> None:
 
 
 def test_letters_are_uniform_in_every_order_and_values_in_every_pair() -> None:
-    problems = checked(bucket("recall:keys=5", 3).problems(0, 24 * 300), "recall:keys=5")
+    problems = checked(bucket("recall:keys=5", 3).problems(0, 24 * 100), "recall:keys=5")
     three = [problem.operands[:-1] for problem in problems if problem.lengths[1] == 3]
     orders = ["".join(pair[0] for pair in pairs) for pairs in three]
     check_uniform(orders, map("".join, permutations(MARKERS[:5], 3)))
@@ -477,12 +475,12 @@ def test_depths_go_from_one_end_to_the_other(name: str, cuts: tuple[int, ...]) -
         assert size < 64 or len(problem.operands[0]) == cuts[depth - 1]
 
 
-@pytest.mark.parametrize(("name", "pairs"), [("recall", 3), ("recall", 12), ("recall:gaps=3", 7)])
+@pytest.mark.parametrize(("name", "pairs"), [("recall", 3), ("recall:gaps=3", 7)])
 def test_every_pair_is_asked_equally_often_and_a_gap_is_a_part_of_them(
     name: str, pairs: int
 ) -> None:
     stream, between = bucket(name, pairs), []
-    for problem in checked(stream.problems(0, 150 * stream.num_cells), name):
+    for problem in checked(stream.problems(0, 60 * stream.num_cells), name):
         *letters, asked = (operand[0] for operand in problem.operands)
         if len(letters) == pairs:
             between.append(pairs - 1 - letters.index(asked))
@@ -507,7 +505,7 @@ def test_recall_has_no_more_pairs_than_letters() -> None:
 
 def test_lengths_in_a_list() -> None:
     """One number, any, is as long as the cell says; the others have 1 to so many digits."""
-    problems = checked(bucket("sum", 3).problems(0, 9 * 600), "sum")
+    problems = checked(bucket("sum", 3).problems(0, 9 * 300), "sum")
     for count, digits in product((2, 3, 4), (1, 2, 3)):
         cell = [problem for problem in problems if problem.lengths == (count, digits)]
         sizes = [tuple(map(len, problem.operands)) for problem in cell]
@@ -517,17 +515,16 @@ def test_lengths_in_a_list() -> None:
 
 
 @pytest.mark.parametrize(
-    ("name", "digits", "choices"),
+    ("name", "choices"),
     [
-        ("addition:hints=true:markers=11", 4, 7),
-        ("subtraction:hints=true:markers=11:spaces=1", 4, 8),
-        ("sum:hints=true:markers=12", 4, 8),
-        ("copy:hints=true:markers=9", 4, 6),
+        ("subtraction:hints=true:markers=11:spaces=1", 8),
+        ("sum:hints=true:markers=12", 8),
+        ("copy:hints=true:markers=9", 6),
     ],
 )
-def test_first_markers_are_uniform_and_reach_the_last(name: str, digits: int, choices: int) -> None:
+def test_first_markers_are_uniform_and_reach_the_last(name: str, choices: int) -> None:
     """`choices` for the longest problems, one more for each digit less."""
-    problems = checked(bucket(name, digits).problems(0, 3000), name)
+    problems, digits = checked(bucket(name, 4).problems(0, 1500), name), 4
     for longest in range(1, digits + 1):
         firsts = [
             problem.first_marker
@@ -540,13 +537,13 @@ def test_first_markers_are_uniform_and_reach_the_last(name: str, digits: int, ch
 @pytest.mark.parametrize("name", ["addition:spaces=3", "modular-sum:spaces=2", TOGETHER[0]])
 def test_blanks_are_uniform(name: str) -> None:
     spaces = options(name).spaces
-    problems = checked(bucket(name, 3).problems(0, 4000), name)
+    problems = checked(bucket(name, 3).problems(0, 2000), name)
     check_uniform([problem.blanks.count(" ") for problem in problems], range(spaces + 1))
     # With one blank, all places before a token of the prompt, '=' among them, are as likely.
     single = [problem.blanks for problem in problems if problem.blanks.count(" ") == 1]
     for length in Counter(map(len, single)):
         places = [blanks.index(" ") for blanks in single if len(blanks) == length]
-        if len(places) > 20 * length:
+        if len(places) > 10 * length:
             check_uniform(places, range(length))
 
 

@@ -96,8 +96,7 @@ class ListOfNumbers(Task[NumberList]):
 
     def prompt_bound(self, lengths: Int64) -> Int64:
         counts, digits = lengths.T
-        bound: Int64 = counts * (digits * self.format.tokens_per_digit + 1) + self.format.spaces
-        return bound
+        return counts * (digits * self.format.tokens_per_digit + 1) + self.format.spaces
 
     def read(self, written: str) -> tuple[NumberList, Int64]:
         numbers = [text.strip(" ") for text in written.split(self.symbol)]
@@ -106,13 +105,3 @@ class ListOfNumbers(Task[NumberList]):
         digits = digits_of(numbers)
         lengths = np.array([[len(numbers), int(digits.lengths.max())]])
         return NumberList(digits.values[None], digits.lengths[None]), lengths
-
-
-def decimal_digits(numbers: Int64) -> Int64:
-    """Count the decimal digits of integers above 0.
-
-    >>> decimal_digits(np.array([1, 9, 10, 999, 1000])).tolist()
-    [1, 1, 2, 3, 4]
-    """
-    powers = 10 ** np.arange(1, 19, dtype=np.int64)
-    return 1 + np.searchsorted(powers, numbers, side="right")

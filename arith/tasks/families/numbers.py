@@ -20,7 +20,6 @@ QUAD = 4
 """Number of decimal digits drawn from one half word."""
 _QUADS = np.arange(10**QUAD)[:, None] // 10 ** np.arange(QUAD) % 10
 _QUADS_PACKED = np.ascontiguousarray(_QUADS, dtype=np.uint8).view(np.uint32).reshape(-1)
-_SORTED_TOGETHER = 18  # decimal digits that fit into an int64
 
 
 class Digits(NamedTuple):
@@ -128,18 +127,6 @@ def products(a: Digits, b: Digits) -> Digits:
         total[place + 1] += total[place] // 10
         total[place] %= 10
     return without_leading_zeros(np.ascontiguousarray(total.T, dtype=np.uint8))
-
-
-def ascending(values: UInt8) -> Int64:
-    """Return the stable order that sorts numbers [n, K, W] along K: [n, K]."""
-    count, numbers, width = values.shape
-    order = np.tile(np.arange(numbers), (count, 1))
-    for start in range(0, width, _SORTED_TOGETHER):
-        part = values[:, :, start : start + _SORTED_TOGETHER].astype(np.int64)
-        keys = part @ 10 ** np.arange(part.shape[2], dtype=np.int64)
-        again = np.argsort(np.take_along_axis(keys, order, 1), axis=1, kind="stable")
-        order = np.take_along_axis(order, again, 1)
-    return order
 
 
 def without_leading_zeros(values: UInt8) -> Digits:

@@ -53,19 +53,14 @@ class OneString(Task[Digits]):
         return np.maximum(lengths[:, 0], self.answer_digits(lengths))
 
     def prompt_bound(self, lengths: Int64) -> Int64:
-        bound: Int64 = lengths[:, 0] * self.format.tokens_per_digit + 1 + self.format.spaces
-        return bound
+        return lengths[:, 0] * self.format.tokens_per_digit + 1 + self.format.spaces
 
     def answer_bound(self, lengths: Int64) -> Int64:
         return self.answer_digits(lengths) * self.format.tokens_per_digit
 
     def read(self, written: str) -> tuple[Digits, Int64]:
-        digits = self.digits_in(written.replace(" ", ""))
+        digits = written.replace(" ", "")
         if not re.fullmatch(f"[0-{self.base - 1}]+", digits):
             raise self.not_a_problem(written)
         string = digits_of([digits[::-1]])
         return string, string.lengths[None]
-
-    def digits_in(self, written: str) -> str:
-        """Return the digits of a problem written without blanks."""
-        return written

@@ -58,8 +58,7 @@ class TextTask(Task[list[str]]):
         return self._most(lengths).max(axis=1)
 
     def prompt_bound(self, lengths: Int64) -> Int64:
-        bound: Int64 = self._most(lengths)[:, 0] + len("=") + self.format.spaces
-        return bound
+        return self._most(lengths)[:, 0] + len("=") + self.format.spaces
 
     def answer_bound(self, lengths: Int64) -> Int64:
         return self._most(lengths)[:, 1]

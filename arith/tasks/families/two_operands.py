@@ -61,11 +61,8 @@ class TwoOperands(Task[Operands]):
 
     def draw(self, lengths: Int64, halves: UInt32, most: tuple[int, ...]) -> Operands:
         # Two half words give the leading digits; then each gives four digits, of a and then of b.
-        quads, operands = (halves.shape[1] - 2) // 2, self.operand_lengths(lengths)
-        a, b = (
-            drawn_numbers(operands[:, side], halves[:, side], halves[:, columns])
-            for side, columns in enumerate((slice(2, 2 + quads), slice(2 + quads, None)))
-        )
+        leading, others = halves[:, :2].T, np.hsplit(halves[:, 2:], 2)
+        a, b = map(drawn_numbers, self.operand_lengths(lengths).T, leading, others)
         return a, b
 
     def prompt(self, drawn: Operands, write: Writer) -> list[Field]:
@@ -85,8 +82,7 @@ class TwoOperands(Task[Operands]):
     def prompt_bound(self, lengths: Int64) -> Int64:
         operands = self.operand_lengths(lengths)
         digits = 2 * longer(operands) if self.format.pad else operands[:, 0] + operands[:, 1]
-        bound: Int64 = digits * self.format.tokens_per_digit + 2 + self.format.spaces
-        return bound
+        return digits * self.format.tokens_per_digit + 2 + self.format.spaces
 
     def answer_bound(self, lengths: Int64) -> Int64:
         return self.answer_digits(self.operand_lengths(lengths)) * self.format.tokens_per_digit

@@ -4,7 +4,6 @@ n  problems
 """
 
 from dataclasses import dataclass
-from functools import lru_cache
 from typing import Literal, NamedTuple
 
 import numpy as np
@@ -15,7 +14,6 @@ from tape_arith.arith.tasks.families.numbers import Digits, Int64, UInt8, prefix
 from tape_arith.arith.tasks.families.tokens import DIGIT_ZERO, MARKERS, Vocabulary
 
 Order = Literal["reversed", "plain"]
-MOST_SPACES = 100
 
 
 @dataclass(frozen=True)
@@ -45,8 +43,7 @@ class Format:
             raise UsageError(f"markers={self.markers}: hints have 1 to {len(MARKERS)} markers")
         if self.markers != Format.markers and not self.hints:
             raise UsageError(f"markers={self.markers} does nothing without hints=true: add that")
-        if not 0 <= self.spaces <= MOST_SPACES:
-            raise UsageError(f"spaces={self.spaces}: give 0 to {MOST_SPACES}")
+        check_range("spaces", self.spaces, 0, 100)
 
     @property
     def symbols(self) -> str:
@@ -56,6 +53,12 @@ class Format:
     @property
     def tokens_per_digit(self) -> int:
         return 2 if self.hints else 1
+
+
+def check_range(option: str, value: int, least: int, most: int) -> None:
+    """Raise UsageError if the value of an option is out of its range."""
+    if not least <= value <= most:
+        raise UsageError(f"{option}={value}: give {least} to {most:,}")
 
 
 class Field(NamedTuple):
@@ -94,13 +97,12 @@ class Writer:
     def _written(self, digits: Digits, backwards: bool) -> Field:
         self._check(digits)
         width = int(digits.lengths.max(initial=0))
-        tokens = digits.values[:, :width] + _digit_ids(width).take(digits.lengths, axis=0)
-        lengths = digits.lengths
+        lengths, present = digits.lengths, prefixes(width).take(digits.lengths, axis=0)
+        tokens = digits.values[:, :width] + np.uint8(DIGIT_ZERO) * present
         if self.format.hints:
             first = self.vocabulary.token(MARKERS[0]) + self.first_markers
             markers = (first[:, None] + np.arange(width)).astype(np.uint8)
-            markers *= prefixes(width).take(lengths, axis=0)
-            pairs = np.stack([markers, tokens], axis=2)
+            pairs = np.stack([markers * present, tokens], axis=2)
             pairs = pairs[:, ::-1] if backwards else pairs
             return Field(pairs.reshape(len(lengths), 2 * width), 2 * lengths)
         return Field(tokens[:, ::-1] if backwards else tokens, lengths)
@@ -119,8 +121,3 @@ class Writer:
             f"numbers of {count} problems are Digits(uint8[{count}, width], int64[{count}]), not "
             f"{parts}"
         )
-
-
-@lru_cache(maxsize=16)
-def _digit_ids(width: int) -> UInt8:
-    return prefixes(width) * np.uint8(DIGIT_ZERO)
