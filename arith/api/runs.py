@@ -15,8 +15,8 @@ from tape_arith.arith.runs.options import DEFAULTS, TrainOptions
 from tape_arith.arith.runs.preset import load_preset, preset_of, with_task
 from tape_arith.arith.runs.record import RunRecord
 from tape_arith.arith.runs.request import Request
-from tape_arith.arith.stopping import Stopped, Stopper, stopping
-from tape_arith.arith.terminal import bar, say
+from tape_arith.arith.stopping import Stopper, stopping
+from tape_arith.arith.terminal import say
 
 if TYPE_CHECKING:
     from tape_arith.arith.sweeps.run_jobs import Outcome
@@ -45,7 +45,7 @@ def generate(
     out      None for a folder or file in data, where `train` finds a folder
     workers  number of threads; 0 for one per core
     """
-    from tape_arith.arith.data.write_dataset import ENDINGS, generate_dataset, write_problems
+    from tape_arith.arith.data.write_dataset import ENDINGS, generate_dataset
 
     if form not in ENDINGS:
         raise unknown("format", form, ENDINGS)
@@ -54,19 +54,7 @@ def generate(
     folder = config.dataset_folder(DATASETS, seed)
     path = folder.with_name(folder.name + ENDINGS[form]) if out is None else Path(out)
     with stopping(stopper) as stop:
-        if form == "tokens":
-            generate_dataset(path, bucket, number, workers=workers, fresh=fresh, should_stop=stop)
-            return path
-        with bar(f"generate {path.name}", number) as update:
-
-            def progress(done: int) -> None:
-                update(done)
-                if done < number and stop():
-                    raise Stopped
-
-            write_problems(
-                path, bucket, number, form, workers=workers, progress=progress, fresh=fresh
-            )
+        generate_dataset(path, bucket, number, form, workers=workers, fresh=fresh, should_stop=stop)
     return path
 
 

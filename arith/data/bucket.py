@@ -34,8 +34,7 @@ MOST_PER_CELL = 2**20
 _MOST_PROBLEMS = 2**26
 """Limit of problems per grid; more would take hours to generate."""
 
-_CACHED_TOKENS = 2**21  # size of the work arrays; larger arrays exceed the processor's cache
-_PIECE_TOKENS = 2**23  # size of a piece of `pieces`
+_PIECE_TOKENS = 2**21  # larger work arrays exceed the processor's cache
 _ORDERED = 2**14  # problems shuffled at once
 
 
@@ -108,6 +107,14 @@ class Bucket:
         with task_errors(self.task):
             return load_task(self.task).longest(self.most)
 
+    def describe(self, count: int) -> str:
+        """Describe the first `count` problems."""
+        operands = f"{self.max_operands} operands of " if self.max_operands else ""
+        return (
+            f"{count:,} problems of {self.task} up to {operands}{self.max_digits} digits "
+            f"(seed {self.seed}, split {self.split}, version {self.version})"
+        )
+
     def check_count(self, per_cell: int) -> None:
         """Raise UsageError if a grid cannot have `per_cell` problems in each of its cells."""
         most = min(MOST_PER_CELL, _MOST_PROBLEMS // self.num_cells)
@@ -118,17 +125,14 @@ class Bucket:
 
     def problems(self, start: int, stop: int) -> Problems:
         """Return problems start .. stop - 1, all in memory."""
-        _check_range(start, stop)
-        rows = max(1, _CACHED_TOKENS // self.longest)
-        firsts = range(start, max(stop, start + 1), rows)  # at least one, even if empty
-        return concatenate([self._chunk(first, min(first + rows, stop)) for first in firsts])
+        return concatenate([*self.pieces(start, stop)] or [self._piece(start, start)])
 
     def pieces(self, start: int, stop: int) -> Iterator[Problems]:
-        """Yield problems start .. stop - 1 in pieces of some tens of MB."""
+        """Yield problems start .. stop - 1 in pieces of some MB."""
         _check_range(start, stop)
         rows = max(1, _PIECE_TOKENS // self.longest)
         for first in range(start, stop, rows):
-            yield self.problems(first, min(first + rows, stop))
+            yield self._piece(first, min(first + rows, stop))
 
     def axis_lengths(self, start: int, stop: int) -> Int64:
         """Return the length on each axis of problems start .. stop - 1: int64[n, axes]."""
@@ -180,7 +184,7 @@ class Bucket:
         """Return random half words for a purpose: uint32[n, each]."""
         return half_words(words(self._key(purpose), start, stop - start, -(-each // 2)))[:, :each]
 
-    def _chunk(self, start: int, stop: int) -> Problems:
+    def _piece(self, start: int, stop: int) -> Problems:
         task = load_task(self.task)
         format_halves = self._halves("format", start, stop, task.num_format_halves)
         drawn, lengths = self.drawn(start, stop), self.axis_lengths(start, stop)

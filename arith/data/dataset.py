@@ -4,9 +4,10 @@ The manifest is written last, so a folder with a manifest is complete.
 """
 
 import hashlib
+from dataclasses import asdict
 from functools import cached_property
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import numpy as np
 
@@ -39,8 +40,11 @@ _PLACES, _COMPARED = 20, 1_000
 """`verify` compares _COMPARED problems at each of _PLACES places."""
 
 
-class Identity(Part):
-    """The fields that determine the bytes of a dataset's problems."""
+class Manifest(Part):
+    """manifest.json of a finished dataset."""
+
+    kind: ClassVar[str] = "dataset"
+    remedy: ClassVar[str] = REMEDY
 
     task: Text
     version: Count
@@ -50,47 +54,24 @@ class Identity(Part):
     count: Positive
     max_operands: Count = 0
     """Absent from the file if the task has no axis of operands."""
-
-    @classmethod
-    def of(cls, bucket: Bucket, count: int) -> "Identity":
-        """Return the identity of the first `count` problems of `bucket`."""
-        facts = {key: getattr(bucket, key) for key in Identity.model_fields if key != "count"}
-        return Identity(**facts, count=count)
-
-    @property
-    def identity(self) -> "Identity":
-        """The fields of Identity, without those of a subclass."""
-        return Identity(**{name: getattr(self, name) for name in Identity.model_fields})
-
-    def content(self) -> dict[str, Any]:
-        """Return the content of the file."""
-        return self.model_dump(exclude=set() if self.max_operands else {"max_operands"})
-
-    @property
-    def bucket(self) -> Bucket:
-        """The stream whose first `count` problems the dataset holds."""
-        return Bucket(self.task, self.max_digits, self.seed, self.split, self.max_operands)
-
-    def __str__(self) -> str:
-        operands = f"{self.max_operands} operands of " if self.max_operands else ""
-        return (
-            f"{self.count:,} problems of {self.task} up to {operands}{self.max_digits} digits "
-            f"(seed {self.seed}, split {self.split}, version {self.version})"
-        )
-
-
-class Manifest(Identity):
-    """manifest.json of a finished dataset."""
-
-    kind: ClassVar[str] = "dataset"
-    remedy: ClassVar[str] = REMEDY
-
     pairs: Positive
     """Number of cells; for addition, pairs of operand lengths."""
     vocabulary: list[str]
     num_tokens: Positive
     tokens_sha256: Sha256
     lengths_sha256: Sha256
+
+    @property
+    def bucket(self) -> Bucket:
+        """The stream whose first `count` problems the dataset holds."""
+        return Bucket(self.task, self.max_digits, self.seed, self.split, self.max_operands)
+
+    def holds(self, bucket: Bucket, count: int) -> bool:
+        """Tell whether the dataset has the first `count` problems of `bucket`."""
+        return (self.bucket, self.count) == (bucket, count)
+
+    def __str__(self) -> str:
+        return self.bucket.describe(self.count)
 
     @property
     def sha256(self) -> str:
@@ -106,17 +87,20 @@ class Manifest(Identity):
         ]
 
     @classmethod
-    def write(cls, directory: Path, identity: Identity, num_tokens: int) -> "Manifest":
+    def write(cls, directory: Path, bucket: Bucket, count: int, num_tokens: int) -> "Manifest":
         """Write the manifest of a dataset whose two files are in `directory`."""
         manifest = cls(
-            **identity.model_dump(),
-            pairs=identity.bucket.num_cells,
-            vocabulary=_vocabulary(identity),
+            **asdict(bucket),
+            version=bucket.version,
+            count=count,
+            pairs=bucket.num_cells,
+            vocabulary=_vocabulary(bucket.task),
             num_tokens=num_tokens,
             tokens_sha256=sha256(directory / TOKENS),
             lengths_sha256=sha256(directory / LENGTHS),
         )
-        write_validated(directory / FILE, manifest.content(), cls)
+        absent = set() if bucket.max_operands else {"max_operands"}
+        write_validated(directory / FILE, manifest.model_dump(exclude=absent), cls)
         return manifest
 
     @classmethod
@@ -143,7 +127,7 @@ class Manifest(Identity):
             version = manifest.bucket.version
         except UsageError as error:
             raise Failure(f"{path}: {error}") from error
-        if (manifest.version, manifest.vocabulary) != (version, _vocabulary(manifest)):
+        if (manifest.version, manifest.vocabulary) != (version, _vocabulary(manifest.task)):
             raise Failure(
                 f"{path} is of version {manifest.version} of {manifest.task} or has another "
                 f"vocabulary; this tape-arith reads and writes version {version}: install the one "
@@ -236,8 +220,8 @@ def _remedy(directory: Path) -> str:
     return REMEDY.format(folder=directory)
 
 
-def _vocabulary(identity: Identity) -> list[str]:
-    return list(load_task(identity.task).vocabulary.names)
+def _vocabulary(task: str) -> list[str]:
+    return list(load_task(task).vocabulary.names)
 
 
 def _prompt_lengths(tokens: UInt8, lengths: Int64) -> Int64:

@@ -1,6 +1,6 @@
 """Tell which problems a training has seen: short ones recur, because there are few of them."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 
 import numpy as np
 from numpy.typing import NDArray
@@ -11,7 +11,6 @@ from tape_arith.arith.tasks.task import Problems
 Bools = NDArray[np.bool_]
 SOON_MADE = 2_000_000
 """Number of problems that are generated within seconds; more are worth a message."""
-_PROBLEMS_A_PIECE = 2**16
 
 
 class SeenProblems:
@@ -29,9 +28,9 @@ class SeenProblems:
         self._multipliers = words.integers(0, 2**64, training.longest, np.uint64) | np.uint64(1)
         self.most = np.array(training.most)
         parts = [np.zeros(0, np.uint64)]
-        for start, stop in _pieces(count):
+        for piece in training.pieces(0, count):
             before_piece()
-            parts.append(np.unique(self._fingerprints(training.problems(start, stop))))
+            parts.append(np.unique(self._fingerprints(piece)))
         self._known = np.unique(np.concatenate(parts))
 
     def __call__(self, problems: Problems) -> Bools:
@@ -55,13 +54,7 @@ class SeenProblems:
 def seen_share(seen: SeenProblems, tested: Bucket, per_cell: int) -> float:
     """Return the share of the tested problems of trained lengths that training has seen."""
     known = trained = 0
-    for start, stop in _pieces(per_cell * tested.num_cells):
-        problems = tested.problems(start, stop)
+    for problems in tested.pieces(0, per_cell * tested.num_cells):
         trained += int((problems.axis_lengths <= seen.most).all(axis=1).sum())
         known += int(seen(problems).sum())
     return known / trained
-
-
-def _pieces(count: int) -> Iterator[tuple[int, int]]:
-    for start in range(0, count, _PROBLEMS_A_PIECE):
-        yield start, min(start + _PROBLEMS_A_PIECE, count)

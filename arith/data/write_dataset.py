@@ -19,7 +19,7 @@ from typing import Any, BinaryIO
 import numpy as np
 
 from tape_arith.arith.data.bucket import LENGTH_TYPE, Bucket
-from tape_arith.arith.data.dataset import FILE, HEADER_BYTES, LENGTHS, TOKENS, Identity, Manifest
+from tape_arith.arith.data.dataset import FILE, HEADER_BYTES, LENGTHS, TOKENS, Manifest
 from tape_arith.arith.errors import Failure, UsageError
 from tape_arith.arith.files import atomic
 from tape_arith.arith.lock import NAME as LOCK
@@ -40,31 +40,38 @@ ENDINGS = {"tokens": "", "text": ".txt", "parquet": ".parquet"}
 
 
 def generate_dataset(
-    folder: Path,
+    path: Path,
     bucket: Bucket,
     count: int,
+    form: str = "tokens",
     *,
     workers: int = 0,
     fresh: bool = False,
     should_stop: Callable[[], bool] = lambda: False,
 ) -> float:
-    """Write a dataset with a progress bar and `workers` threads (0: all cores).
+    """Write problems in one of ENDINGS with a progress bar and `workers` threads (0: all cores).
 
     Returns the seconds that it took. Raises Failure if another process is writing the dataset;
     Stopped, with nothing written, if `should_stop` returned True between two pieces.
     """
     began = time.perf_counter()
     # A complete dataset needs no lock, and its folder may be read-only.
-    complete = (folder / FILE).exists() and not (folder / LOCK).exists() and not fresh
-    lock = nullcontext() if complete else lock_folder(folder, "generate")
-    with lock, bar(f"generate {folder.name}", count) as update:
+    complete = (path / FILE).exists() and not (path / LOCK).exists() and not fresh
+    locked = form == "tokens" and not complete
+    lock = lock_folder(path, "generate") if locked else nullcontext()
+    with lock, bar(f"generate {path.name}", count) as update:
 
         def progress(done: int) -> None:
             update(done)
             if done < count and should_stop():
                 raise Stopped
 
-        generate(folder, bucket, count, workers=workers, progress=progress, fresh=fresh)
+        if form == "tokens":
+            generate(path, bucket, count, workers=workers, progress=progress, fresh=fresh)
+        else:
+            write_problems(
+                path, bucket, count, form, workers=workers, progress=progress, fresh=fresh
+            )
     return time.perf_counter() - began
 
 
@@ -85,7 +92,6 @@ def generate(
     Raises UsageError if the folder holds anything else, Failure if it cannot be written.
     """
     _check_count(count)
-    identity = Identity.of(bucket, count)
     try:
         directory.mkdir(parents=True, exist_ok=True)
         # A manifest.json without data may belong to another program.
@@ -98,10 +104,10 @@ def generate(
             )
         if (directory / FILE).exists() and not fresh:
             manifest = Manifest.load(directory)
-            if manifest.identity != identity:
+            if not manifest.holds(bucket, count):
                 raise UsageError(
-                    f"{directory} holds {manifest.identity}, not {identity}: choose another --out, "
-                    "or --fresh to write over it"
+                    f"{directory} holds {manifest}, not {bucket.describe(count)}: choose another "
+                    "--out, or --fresh to write over it"
                 )
             progress(count)
             return manifest
@@ -112,7 +118,7 @@ def generate(
         reason = error.strerror or str(error)
         raise Failure(f"cannot write to the folder {directory}: {reason}") from error
     num_tokens = _write_files(directory, _generated(bucket, count, workers, progress))
-    return Manifest.write(directory, identity, num_tokens)
+    return Manifest.write(directory, bucket, count, num_tokens)
 
 
 def _check_count(count: int) -> None:
@@ -189,7 +195,7 @@ def write_problems(
             write(file, task, _generated(bucket, count, workers, progress))
         if path.exists() and not fresh and not filecmp.cmp(path, temporary, shallow=False):
             raise UsageError(
-                f"{path} is damaged or not of {Identity.of(bucket, count)} as {form}: choose "
+                f"{path} is damaged or not of {bucket.describe(count)} as {form}: choose "
                 "another --out, or --fresh to write over it"
             )
     return path

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any, ClassVar, NamedTuple
 
 from tape_arith.arith.data.bucket import EVALUATION, Bucket
-from tape_arith.arith.data.dataset import Identity, Manifest
+from tape_arith.arith.data.dataset import Manifest
 from tape_arith.arith.data.write_dataset import generate_dataset
 from tape_arith.arith.errors import Failure, UsageError
 from tape_arith.arith.files import slug
@@ -113,10 +113,10 @@ class GenerateJob(Job):
 
     def progress(self) -> Progress:
         try:
-            identity = Manifest.load(self.folder).identity
+            manifest = Manifest.load(self.folder)
         except (UsageError, Failure):  # the job itself says what is wrong
             return Progress()
-        return Progress(identity == Identity.of(*self._problems))
+        return Progress(manifest.holds(*self._problems))
 
     def cost(self) -> tuple[int, float]:
         return 0, 0.0

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import numpy as np
 
-from tape_arith.arith.data.dataset import FILE, Dataset, Identity
+from tape_arith.arith.data.dataset import FILE, Dataset
 from tape_arith.arith.errors import Failure, UsageError
 from tape_arith.arith.runs.config import DATASETS, Config
 from tape_arith.arith.tasks.load import task_hash
@@ -41,11 +41,12 @@ def training_data(
 
 def _open(path: Path, config: Config, seed: int, began_on: str | None) -> Dataset:
     """Open a dataset. Raises UsageError unless it holds the problems of this run."""
-    dataset, expected = Dataset(path), Identity.of(config.bucket(seed), config.num_problems)
-    if dataset.manifest.identity != expected:
+    dataset, bucket, count = Dataset(path), config.bucket(seed), config.num_problems
+    if not dataset.manifest.holds(bucket, count):
         raise UsageError(
-            f"{path} holds {dataset.manifest.identity}, and this run trains on {expected}: leave "
-            "--data out, or give `tape-arith generate` the preset, settings and seed of this run"
+            f"{path} holds {dataset.manifest}, and this run trains on {bucket.describe(count)}: "
+            "leave --data out, or give `tape-arith generate` the preset, settings and seed of this "
+            "run"
         )
     if task_hash(config.task):  # its file may have changed and not its version
         count = min(_COMPARED, config.num_problems)

@@ -13,7 +13,7 @@ from tape_arith.arith.data.bucket import Bucket
 from tape_arith.arith.errors import UsageError
 from tape_arith.arith.tasks.families.random_words import words
 from tape_arith.arith.tasks.families.tokens import Vocabulary
-from tape_arith.arith.tasks.task import Problems
+from tape_arith.arith.tasks.task import Problems, concatenate, take
 
 # How hashes of the first 10,000 problems begin. Where one changes, raise the task's version and
 # say so in the changelog under "Changes numbers": results before and after do not compare.
@@ -22,9 +22,7 @@ GOLDEN = {
     Bucket("addition", 40, 0, "train"): "7ba0a01cfad2251a006ff5ccb1a86464",
     Bucket("addition", 80, 0, "evaluation"): "3e608c3cf4195dbe70252cc9c707020b",
     Bucket("addition", 8, 0, "carry"): "65c29ede723f2019d4fcef5ceac7205a",
-    Bucket("addition", 16, 0, "carry"): "b14911a0501fcf18ee08acbe5325f6f1",
     Bucket("addition", 80, 3, "carry"): "58d778f38e725e83558a2c48112412ff",
-    Bucket("subtraction", 10, 0, "carry"): "a4c73e1506331d3b0f32b1ab283cc6a2",
     Bucket("subtraction", 40, 1, "carry"): "26acfa8a0940c81b574e62f1a0b024e1",
     Bucket("sum", 4, 0, "carry", 6): "b30b989efacdcaf9c17ac3ef5a62c983",
     Bucket("sum", 20, 1, "carry", 10): "5e7f2187e9139837532defa18194e96e",
@@ -42,21 +40,20 @@ def test_golden_hashes(bucket: Bucket) -> None:
     assert bucket.sha256(10_000).startswith(GOLDEN[bucket])
 
 
-@pytest.mark.parametrize("max_digits", [1, 8, 300])
+@pytest.mark.parametrize("max_digits", [1, 200])
 def test_any_slicing_gives_the_same(max_digits: int, monkeypatch: pytest.MonkeyPatch) -> None:
     bucket = Bucket("addition", max_digits, 1, "train")
     start, stop = 16_000, 17_000  # crosses blocks, and the span whose order is drawn at once
     expected = bucket.problems(start, stop)
     cuts = [start, start + 1, 16_383, 16_384, 16_400, 16_400, stop]
     parts = [bucket.problems(a, b) for a, b in pairwise(cuts)]
-    joined = Problems(*(np.concatenate(arrays) for arrays in zip(*parts, strict=True)))
-    assert same(expected, joined)
+    assert same(expected, concatenate(parts))
     assert np.array_equal(expected.axis_lengths, bucket.axis_lengths(start, stop))
-    monkeypatch.setattr(bucket_module, "_CACHED_TOKENS", 5000)
-    monkeypatch.setattr(bucket_module, "_PIECE_TOKENS", 20_000)
+    monkeypatch.setattr(bucket_module, "_PIECE_TOKENS", 5000)
     assert same(expected, bucket.problems(start, stop))
-    pieces = Problems(*map(np.concatenate, zip(*bucket.pieces(start, stop), strict=True)))
-    assert same(expected, pieces)
+    assert same(expected, concatenate(list(bucket.pieces(start, stop))))
+    picked = [bucket.problems(*span) for span in ((16_300, 16_400), (start, start + 1))]
+    assert same(take(expected, np.array([*range(300, 400), 0])), concatenate(picked))
 
 
 def test_no_problems_and_no_such_problems() -> None:

@@ -4,7 +4,7 @@ from itertools import pairwise
 from unittest.mock import patch
 
 import numpy as np
-from hypothesis import example, given
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from tape_arith.arith.data import rows as batches
@@ -19,6 +19,7 @@ from tape_arith.arith.data.rows import (
 from tape_arith.arith.tasks.families.tokens import EOS, PAD
 from tape_arith.arith.tasks.task import Problems
 
+SOME = settings(max_examples=40, database=None, deadline=None)
 SHAPES = st.lists(st.tuples(st.integers(2, 12), st.integers(1, 9)), min_size=1, max_size=25)
 
 
@@ -71,6 +72,7 @@ def assert_rows(
         assert rows.answer_tokens[row] == sum(scored)
 
 
+@SOME
 @given(SHAPES)
 def test_pad(shapes: list[tuple[int, int]]) -> None:
     problems, tokens = made(shapes)
@@ -79,6 +81,7 @@ def test_pad(shapes: list[tuple[int, int]]) -> None:
     assert_rows(rows, problems, tokens)
 
 
+@SOME
 @given(SHAPES, st.integers(0, 99), st.integers(0, 9))
 def test_pack(shapes: list[tuple[int, int]], room: int, longer: int) -> None:
     (problems, tokens), keys, place = made(shapes), keys_of(len(shapes)), two_thirds(shapes)
@@ -104,6 +107,7 @@ def test_pack(shapes: list[tuple[int, int]], room: int, longer: int) -> None:
     assert not rows.is_answer[0, used:].any() and (rows.inputs[0, used:] == PAD).all()
 
 
+@SOME
 @example([(4, 2)], 1, 20, {3, 6})
 @example([(4, 2)], 3, 20, {3, 6})
 @given(SHAPES, st.integers(1, 9), st.integers(1, 60), st.sets(st.integers(1, 19)))
@@ -128,6 +132,7 @@ def test_groups_of_few_shapes(
         assert len(group.source_index) <= rows or len(groups) == count
 
 
+@SOME
 @given(SHAPES, st.integers(1, 120), st.sets(st.integers(0, 24)))
 def test_groups_of_tokens(shapes: list[tuple[int, int]], most: int, chosen: set[int]) -> None:
     problems, tokens = made(shapes)
@@ -149,6 +154,7 @@ def test_groups_of_tokens(shapes: list[tuple[int, int]], most: int, chosen: set[
             assert (len(group.source_index) + 1) * width > most
 
 
+@SOME
 @given(SHAPES, st.integers(1, 120))
 def test_packed_groups_of_tokens(shapes: list[tuple[int, int]], most: int) -> None:
     problems, _ = made(shapes)
