@@ -1,7 +1,7 @@
 """Find runs and grids below a folder of runs."""
 
 import os
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from fnmatch import fnmatchcase
 from itertools import chain, product
@@ -61,11 +61,11 @@ def find_runs(
     the first counts; a folder comes before its archives. Among them are those whose record cannot
     be read. A folder that cannot be listed is named on stderr.
     """
-    found: dict[Path, Run] = {}
+    runs: dict[Path, Run] = {}
     for root in _each(roots):
         for run in every_run(root, preset, encoding, seed):
-            found.setdefault(run.place, run)
-    return list(found.values())
+            runs.setdefault(run.place, run)
+    return list(runs.values())
 
 
 def every_run(
@@ -81,13 +81,14 @@ def every_run(
     without_record  whether folders count that have a grid but no run.json
     """
     parts = ["*" if part is None else slug(str(part)) for part in (preset, encoding)]
-    found = []
+    exists = _has_result if without_record else _has_record
+    folders_by_source: dict[Path, Iterable[Path]] = {}
     for source in _sources(root):
         folders = [on_disk(source)]
         for pattern in (*parts, f"seed-{'*' if seed is None else seed}"):
             folders = [match for folder in folders for match in _matching(folder, pattern)]
-        found.append((source, filter(_has_result if without_record else _has_record, folders)))
-    return _in_order(found)
+        folders_by_source[source] = filter(exists, folders)
+    return _in_order(folders_by_source)
 
 
 def _each(roots: Path | Sequence[Path]) -> Sequence[Path]:
@@ -108,9 +109,9 @@ def _sources(root: Path) -> list[Path]:
     return [root]
 
 
-def _in_order(found: Iterable[tuple[Path, Iterable[Path]]]) -> list[Run]:
+def _in_order(folders: Mapping[Path, Iterable[Path]]) -> list[Run]:
     """Return runs, sorted by place, from their folders on disk by folder of runs or archive."""
-    runs = [Run(source / Run(folder).place) for source, folders in found for folder in folders]
+    runs = [Run(source / Run(path).place) for source, paths in folders.items() for path in paths]
     return sorted(runs, key=lambda run: run.place)
 
 
@@ -162,13 +163,13 @@ def find_grids(
     patterns = [f"{slug(preset) if preset else '*'}/{each}/seed-*" for each in dict.fromkeys(slugs)]
     runs: dict[Path, list[Run]] = {}
     for root, pattern in product(_each(roots), patterns):
-        for run in _in_order((source, on_disk(source).glob(pattern)) for source in _sources(root)):
+        for run in _in_order({each: on_disk(each).glob(pattern) for each in _sources(root)}):
             _add(run, runs.setdefault(run.place, []))
     states = [run.state() for run in chain.from_iterable(runs.values())]
     check_one_source(states)
     for state in states:
-        every = state.run.grids().values()
-        grids = [grid for grid in every if wanted is None or grid.name in wanted]
+        scored = state.run.grids().values()
+        grids = [grid for grid in scored if wanted is None or grid.name in wanted]
         selected = _on_set(evaluation_set, state, grids)
         if not selected:
             continue

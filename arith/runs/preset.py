@@ -82,21 +82,24 @@ def asks_to_compile(name: str) -> bool:
     return is_preset(name) and _read(name.partition("@")[0])[1]
 
 
-def _read(name: str) -> tuple[Config, bool]:
-    """Read the file of a preset: its config, and whether it asks to compile."""
+def _read(name: str, *derived: str) -> tuple[Config, bool]:
+    """Read the file of a preset: its config, and whether it asks to compile.
+
+    derived  the presets that are based on it
+    """
     known_preset(name)
     path = PRESETS_FOLDER / f"{name}.toml"
     try:
         content = parse_toml(path)[1]
         base = content.pop("base", None)
-        inherited, compiles = (None, False) if base is None else _read(base)
+        if base in (name, *derived):
+            raise Failure(f"{path}: its base leads back to itself: name another preset")
+        inherited, compiles = (None, False) if base is None else _read(base, name, *derived)
         compiles = content.pop("compile", compiles)
         if not isinstance(compiles, bool):
             raise UsageError("compile is true or false")
         settings = {} if inherited is None else inherited.as_dict()
         return validated({**settings, **content}, Config), compiles
-    except RecursionError:
-        raise Failure(f"{path}: its base leads back to itself: name another preset") from None
     except ValueError as error:  # not TOML, or UsageError
         raise Failure(f"{path}: {error}") from error
 

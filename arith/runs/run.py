@@ -150,10 +150,6 @@ class Run:
             raise Corrupt(f"{self.metrics_file} is corrupt: {faults[0]}", remedy)
         return lines
 
-    def last_step(self) -> int:
-        """Return the step at which metrics.jsonl ends; 0 if it has no line. Raises Corrupt."""
-        return max((int(line["step"]) for line in self.metrics()), default=0)
-
     def add_metrics(self, content: dict[str, Any]) -> None:
         """Add a line to metrics.jsonl. Raises Failure if writing fails."""
         check_lock(self.path)

@@ -8,20 +8,22 @@ from importlib import import_module
 from importlib.util import find_spec
 from pathlib import Path
 from types import ModuleType
+from typing import Any
 
 import pytest
 from torch import Tensor
 
 from tape_arith.arith.errors import Corrupt
 from tape_arith.arith.runs import metrics
-from tape_arith.arith.runs.metrics import last_evaluations
+from tape_arith.arith.runs.metrics import last_evaluations, tracked
 from tape_arith.arith.runs.run import Run
 from tape_arith.arith.training.trainer import Trainer
 from tests.helpers.documents import METRICS
-from tests.helpers.small_training import assert_same_bits, final_weights, small, trainer, untimed
+from tests.helpers.small_training import small, trainer, untimed
 from tests.helpers.tiny_runs import done, refused, settings
 
 STEPS = [2, 4, 6, 8]
+RECORD: Any = None  # a fake reads no record
 
 
 def line(step: int, inside: float, outside: float | None) -> dict[str, object]:
@@ -41,22 +43,6 @@ def test_the_last_five_states() -> None:
     assert last_evaluations(lines[:2]) == last_evaluations([]) == []
     nothing_longer = [line(100, 0.5, None), line(200, 0.7, None)]
     assert last_evaluations(nothing_longer) == []
-
-
-def test_a_run_is_the_same_with_and_without_curves(here: Path) -> None:
-    options = settings(steps=4, num_layers=2)
-    done("train", "--pe", "tape", *options, "--no-score")
-    done("train", "--pe", "tape", *options, "--no-score", "--no-curves", "--out", "blind")
-    watched, blind = (Run(Path(root, "mini/tape/seed-0")) for root in ("runs", "blind"))
-    (line,) = watched.metrics()
-    assert line["step"] == 4 and line["small_grid"]["out_of_distribution"] is not None
-    assert list(line["small_grid"]["by_length"]) == ["1", "2", "3"]
-    assert line["state"]["norm"][0] == pytest.approx(2**0.5)
-    assert "small_grid" not in blind.metrics()[-1] and "state" in blind.metrics()[-1]
-    assert watched.final.read_bytes() == blind.final.read_bytes()
-    assert replace(watched.record(), machines=(), seconds={}) == replace(
-        blind.record(), machines=(), seconds={}
-    )
 
 
 @pytest.fixture
@@ -107,33 +93,49 @@ def use(monkeypatch: pytest.MonkeyPatch, every_other_step: None) -> Callable[[Fa
     return use
 
 
-def test_a_tracker_changes_no_run(here: Path, use: Callable[[Fake], Fake]) -> None:
-    plain, _ = train("plain")
-    for fails, steps, closed in (
-        ("", STEPS, 1),
-        ("opened", [], 0),
-        ("called", [2, 4], 1),
-        ("closed", STEPS, 1),
-    ):
-        fake = use(Fake(fails))
-        tracked, messages = train(f"tracked {fails}", "--track", "tensorboard")
-        assert_same_bits(final_weights(tracked), final_weights(plain))
-        assert untimed(tracked.metrics()) == untimed(plain.metrics())
-        assert fake.steps == steps and fake.closed == closed
-        notes = [line for line in messages.splitlines() if "tensorboard" in line]
-        assert len(notes) == bool(fails) and all(f"host, {fails})" in note for note in notes)
+def test_curves_and_trackers_change_no_run(here: Path, use: Callable[[Fake], Fake]) -> None:
+    fake, options = use(Fake("called")), ("--pe", "tape", "--no-score", *settings(steps=8))
+    messages = done("train", *options, "--track", "tensorboard").err
+    done("train", *options, "--no-curves", "--out", "blind")
+    watched, blind = (Run(Path(root, "mini/tape/seed-0")) for root in ("runs", "blind"))
+    assert watched.final.read_bytes() == blind.final.read_bytes()
+    assert replace(watched.record(), machines=(), seconds={}) == replace(
+        blind.record(), machines=(), seconds={}
+    )
+    lines = watched.metrics()
+    assert fake.steps == [2, 4] and "host, called)" in messages
+    assert list(lines[-1]["small_grid"]["by_length"]) == ["1", "2", "3"]
+    assert lines[-1]["small_grid"]["out_of_distribution"] is not None
+    assert lines[-1]["state"]["norm"][0] == pytest.approx(2**0.5)
+    without_grid = [{key: line[key] for key in line if key != "small_grid"} for line in lines]
+    assert untimed(without_grid) == untimed(blind.metrics())
 
 
-def test_each_run_closes_its_trackers_as_one_that_fails_does(
-    here: Path, use: Callable[[Fake], Fake], monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize(
+    ("fails", "steps", "closed"),
+    [("", STEPS, 1), ("opened", [], 0), ("called", [2, 4], 1), ("closed", STEPS, 1)],
+)
+def test_a_tracker_gets_every_line_until_it_fails(
+    fails: str,
+    steps: list[int],
+    closed: int,
+    use: Callable[[Fake], Fake],
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
+    fake = use(Fake(fails))
+    with tracked(["tensorboard"], Path(), RECORD, 0) as log:
+        for step in STEPS:
+            log({**METRICS, "step": step})
+    assert fake.steps == steps and fake.closed == closed
+    notes = capsys.readouterr().err.splitlines()
+    assert len(notes) == bool(fails) and all(f"host, {fails})" in note for note in notes)
+
+
+def test_a_run_that_fails_closes_its_trackers(use: Callable[[Fake], Fake]) -> None:
     fake = use(Fake())
-    done("run", "--pe", "rope,nope", "--track", "tensorboard", *settings(steps=8))
-    assert fake.steps == STEPS * 2 and fake.closed == 2
-    monkeypatch.setattr(Run, "add_metrics", lambda *_: 1 / 0)
-    with pytest.raises(ZeroDivisionError):
-        train("out", "--track", "tensorboard")
-    assert fake.closed == 3 and fake.steps == STEPS * 2
+    with pytest.raises(ZeroDivisionError), tracked(["tensorboard"], Path(), RECORD, 0):
+        raise ZeroDivisionError
+    assert fake.closed == 1
 
 
 def test_trackers_that_are_not_there_are_refused_before_training(

@@ -9,9 +9,9 @@ import pytest
 
 from tape_arith.arith.compare.captions import preset_words
 from tape_arith.arith.decoders.weights import trained_decoder
+from tape_arith.arith.errors import Failure
 from tape_arith.arith.grids.grid import Grid
 from tape_arith.arith.registry.locate import known_names
-from tape_arith.arith.runs.find import existing_run
 from tape_arith.arith.runs.preset import (
     PRESETS_FOLDER,
     asks_to_compile,
@@ -19,6 +19,7 @@ from tape_arith.arith.runs.preset import (
     load_preset,
     presets,
 )
+from tape_arith.arith.runs.run import Run
 from tests.helpers.tiny_runs import SETTINGS, done, refused, settings
 
 MINE = "# As small as can be.\n" + "\n".join(
@@ -74,8 +75,8 @@ def mine(here: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def test_a_preset_in_one_file(mine: Path) -> None:
-    done("run", "--pe", "rope", "--preset", "mine")
-    assert Path("runs/mine/rope.png").exists()
+    done("train", "--pe", "rope", "--preset", "mine", "--no-score")
+    assert Path("runs/mine/rope/seed-0/run.json").exists()
     assert "mine" in done("list").out.split()
     listed = {preset["name"] for preset in json.loads(done("list", "--json").out)["presets"]}
     assert listed == set(presets()) > {"mine", "mini"}
@@ -101,18 +102,20 @@ def test_a_preset_on_another(mine: Path) -> None:
     assert load_preset("mine") == replace(mini, steps=1_500)
     mine.write_text('base = "mini-long"\n')
     assert asks_to_compile("mine") and not asks_to_compile("mini")
-    mine.write_text('base = "mini-long"\ncompile = "often"\n')
-    assert "mine.toml: compile" in refused("list", "mine", code=1)
-    mine.write_text('base = "mine"\n')
-    assert "its base" in refused("list", "mine", code=1)
+    for wrong, message in (
+        ('base = "mini-long"\ncompile = "often"\n', "mine.toml: compile"),
+        ('base = "mine"\n', "its base"),
+    ):
+        mine.write_text(wrong)
+        with pytest.raises(Failure, match=message):
+            load_preset("mine")
 
 
 def test_variants_of_the_decoder_reach_grids_and_captions(here: Path) -> None:
     variant = ("norm=deepnorm", "loops=2", "input_injection=true", "attention_scale=log")
     changed = [word for pair in variant for word in ("--set", pair)]
-    done("run", "--pe", "tape", *settings(), *changed)
-    (file,) = here.glob("runs/**/run.json")
-    folder = existing_run(file.parent)
+    done("train", "--pe", "tape", *settings(), *changed)
+    folder = Run(here / "runs/mini/tape/seed-0")
     run = folder.record()
     decoder = trained_decoder(folder, run.name, run)
     for config in (decoder.config, run.config):
@@ -120,11 +123,8 @@ def test_variants_of_the_decoder_reach_grids_and_captions(here: Path) -> None:
         assert config.attention_scale == "log"
     assert decoder.pe.setting.loops == 2
     grid = Grid.load(folder.grid_file())
-    words = preset_words(
-        grid.preset,
-        {key: grid.settings[key] for key in ("norm", "input_injection", "attention_scale")},
-    )
-    done("study", "attention", file.parent, "--problems", 3, "--problem", "12+34", "--layer", 2)
+    named = {key: grid.settings[key] for key in ("norm", "input_injection", "attention_scale")}
+    words = preset_words(grid.preset, named)
     assert "norm=deepnorm, input_injection=True, attention_scale=log" in words
 
 
