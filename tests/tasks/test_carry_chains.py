@@ -2,6 +2,7 @@
 
 import math
 import re
+from typing import Any
 
 import numpy as np
 import pytest
@@ -12,8 +13,9 @@ from scipy import stats
 from tape_arith.arith.data.bucket import CARRY, Bucket
 from tape_arith.arith.errors import UsageError
 from tape_arith.arith.tasks.addition import Addition
-from tape_arith.arith.tasks.families.numbers import digits_of
+from tape_arith.arith.tasks.families.numbers import UInt32, digits_of
 from tape_arith.arith.tasks.load import load_task
+from tape_arith.arith.tasks.task import Task
 
 SYMBOLS = {"addition": "+", "subtraction": "-", "sum": "+", "multiplication": "x"}
 CHOSEN = {
@@ -105,6 +107,11 @@ def test_chains_of_any_numbers(numbers: list[int], change: int) -> None:
 # The split
 
 
+def half_words(task: Task[Any], cell: tuple[int, int], count: int) -> UInt32:
+    size = count, task.hard_halves(cell)
+    return np.random.default_rng(0).integers(0, 2**32, size, dtype=np.uint32)
+
+
 DRAWN = [
     *(("addition", cell) for cell in ((1, 1), (1, 6), (6, 1), (2, 2), (3, 5), (9, 4))),
     *(("subtraction", cell) for cell in ((2, 1), (1, 6), (3, 3), (9, 4), (6, 6))),
@@ -119,9 +126,7 @@ def test_the_longest_chain_is_as_long_as_drawn_and_uniform(
     """In two numbers. Threshold: one sound stream in 1,000 exceeds it."""
     count, own, lengths = 3_000, load_task(task), np.tile(cell, (3_000, 1))
     most = cell[1] if task == "sum" else max(cell) - (task == "subtraction")
-    halves = np.random.default_rng(0).integers(
-        0, 2**32, (count, own.hard_halves(cell)), dtype=np.uint32
-    )
+    halves = half_words(own, cell, count)
     drawn = own.draw_hard(lengths, halves, cell)
     which = {"addition": 0, "subtraction": 1, "sum": 2 * own.words_each(cell)}[task]
     wanted = 1 + (halves[:, which].astype(np.int64) * most >> 32)
@@ -138,9 +143,7 @@ def test_the_longest_chain_is_as_long_as_drawn_and_uniform(
 def test_a_chain_starts_at_any_place_where_it_fits(cell: tuple[int, int]) -> None:
     """Both numbers have a digit at its start, and the chain ends within the longer one."""
     count, own = 2_000, load_task("addition")
-    halves = np.random.default_rng(3).integers(
-        0, 2**32, (count, own.hard_halves(cell)), dtype=np.uint32
-    )
+    halves = half_words(own, cell, count)
     columns = own.columns(own.draw_hard(np.tile(cell, (count, 1)), halves, cell))
     chosen, starts = halves[:, :2].astype(object), set[tuple[int, int]]()
     for row, (first, second) in zip(columns.tolist(), chosen, strict=True):
@@ -163,9 +166,7 @@ def test_two_numbers_of_one_digit_never_borrow() -> None:
 def test_chains_in_sums_of_many_numbers(most: tuple[int, int], share: float) -> None:
     """Beside others a chain may miss its length; but every length stays likely."""
     own, count = load_task("sum"), 3_000
-    halves = np.random.default_rng(1).integers(
-        0, 2**32, (count, own.hard_halves(most)), dtype=np.uint32
-    )
+    halves = half_words(own, most, count)
     drawn = own.draw_hard(np.tile(most, (count, 1)), halves, most)
     wanted = 1 + (halves[:, 2 * own.words_each(most)].astype(np.int64) * most[1] >> 32)
     chains = own.carry_chains(drawn)
@@ -177,7 +178,7 @@ def test_chains_in_sums_of_many_numbers(most: tuple[int, int], share: float) -> 
 def test_a_hard_product_is_the_draw_nearest_to_the_length_wanted() -> None:
     own, cell, count = load_task("multiplication"), (4, 3), 60
     each = 2 * own.words_each(cell)
-    halves = np.random.default_rng(2).integers(0, 2**32, (count, 1 + 32 * each), dtype=np.uint32)
+    halves = half_words(own, cell, count)
     lengths = np.tile(cell, (count, 1))
     hard = own.carry_chains(own.draw_hard(lengths, halves, cell))
     tries = [own.draw(lengths, halves[:, 1 + k * each :][:, :each], cell) for k in range(32)]

@@ -61,8 +61,8 @@ class TwoOperands(Task[Operands]):
 
     def draw(self, lengths: Int64, halves: UInt32, most: tuple[int, ...]) -> Operands:
         # Two half words give the leading digits; then each gives four digits, of a and then of b.
-        leading, others = halves[:, :2].T, np.hsplit(halves[:, 2:], 2)
-        a, b = map(drawn_numbers, self.operand_lengths(lengths).T, leading, others)
+        leading, quads = halves[:, :2].T, np.hsplit(halves[:, 2:], 2)
+        a, b = map(drawn_numbers, self.operand_lengths(lengths).T, leading, quads)
         return a, b
 
     def prompt(self, drawn: Operands, write: Writer) -> list[Field]:
