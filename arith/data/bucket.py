@@ -63,8 +63,7 @@ class Bucket:
         task = load_task(self.task)
         if not 1 <= self.max_digits <= MOST_DIGITS:
             raise UsageError(f"operands have 1 to {MOST_DIGITS} digits, not {self.max_digits}")
-        _check_operands(task, self.max_operands)
-        _check_lengths(task, self.most)
+        _check_lengths(task, self.most, self.max_operands)
         if self.num_cells > MOST_DIGITS**2:
             raise UsageError(
                 f"task {self.task} to {self.max_operands} operands of {self.max_digits} digits has "
@@ -192,31 +191,26 @@ class Bucket:
             return task.problems(drawn, lengths, format_halves)
 
 
-def _check_lengths(task: Task[Any], most: tuple[int, ...]) -> None:
-    """Raise UsageError if a length is below the task's shortest."""
-    for axis, length in zip(task.axes, most, strict=True):
-        if length < axis.shortest:
-            raise UsageError(
-                f"task {task.name} has {axis.shortest} or more {axis.name}, not {length}: set "
-                f"trained_digits and tested_digits to {axis.shortest} or more"
-            )
-
-
-def _check_operands(task: Task[Any], max_operands: int) -> None:
-    """Raise UsageError if the task has no problems of this number of operands."""
-    shortest = [axis.shortest for axis in task.axes if axis.counts == "operands"]
-    if not shortest and max_operands:
+def _check_lengths(task: Task[Any], most: tuple[int, ...], max_operands: int) -> None:
+    """Raise UsageError if the task has no problems of these lengths, or no number of operands."""
+    if max_operands and all(axis.counts != "operands" for axis in task.axes):
         raise UsageError(
             f"task {task.name} has no number of operands, as in {max_operands}: set "
             "trained_operands and tested_operands to 0, or take a preset of this task "
             "(`tape-arith list`)"
         )
-    if shortest and not shortest[0] <= max_operands <= MOST_DIGITS:
-        raise UsageError(
-            f"task {task.name} has {shortest[0]} to {MOST_DIGITS} operands, not {max_operands}: "
-            "set trained_operands and tested_operands, or take a preset of this task "
-            "(`tape-arith list`)"
-        )
+    for axis, length in zip(task.axes, most, strict=True):
+        if axis.counts == "operands" and not axis.shortest <= length <= MOST_DIGITS:
+            raise UsageError(
+                f"task {task.name} has {axis.shortest} to {MOST_DIGITS} operands, not {length}: "
+                "set trained_operands and tested_operands, or take a preset of this task "
+                "(`tape-arith list`)"
+            )
+        if length < axis.shortest:
+            raise UsageError(
+                f"task {task.name} has {axis.shortest} or more {axis.name}, not {length}: set "
+                f"trained_digits and tested_digits to {axis.shortest} or more"
+            )
 
 
 def check_covers(tested_digits: int, trained_digits: int) -> None:

@@ -7,11 +7,11 @@ its index alone, so the bytes are the same for any number of threads.
 import filecmp
 import os
 import re
-import time
 from collections import deque
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import nullcontext
+from functools import partial
 from importlib import import_module
 from pathlib import Path
 from typing import Any, BinaryIO
@@ -48,13 +48,12 @@ def generate_dataset(
     workers: int = 0,
     fresh: bool = False,
     should_stop: Callable[[], bool] = lambda: False,
-) -> float:
+) -> None:
     """Write problems in one of ENDINGS with a progress bar and `workers` threads (0: all cores).
 
-    Returns the seconds that it took. Raises Failure if another process is writing the dataset;
-    Stopped, with nothing written, if `should_stop` returned True between two pieces.
+    Raises Failure if another process is writing the dataset; Stopped, with nothing written, if
+    `should_stop` returned True between two pieces.
     """
-    began = time.perf_counter()
     # A complete dataset needs no lock, and its folder may be read-only.
     complete = (path / FILE).exists() and not (path / LOCK).exists() and not fresh
     locked = form == "tokens" and not complete
@@ -66,13 +65,10 @@ def generate_dataset(
             if done < count and should_stop():
                 raise Stopped
 
-        if form == "tokens":
-            generate(path, bucket, count, workers=workers, progress=progress, fresh=fresh)
-        else:
-            write_problems(
-                path, bucket, count, form, workers=workers, progress=progress, fresh=fresh
-            )
-    return time.perf_counter() - began
+        write: Callable[..., object] = (
+            generate if form == "tokens" else partial(write_problems, form=form)
+        )
+        write(path, bucket, count, workers=workers, progress=progress, fresh=fresh)
 
 
 def generate(
