@@ -297,12 +297,12 @@ def test_ids_of_tokens() -> None:
 def test_problems_are_as_documented(name: str) -> None:
     o, task = options(name), load_task(name)
     checked(task.parse(task.example), name)
-    trained = checked(bucket(name, 8).problems(0, 120), name)
-    small = checked(bucket(name, 2, 3).problems(0, 600), name)
-    checked(bucket(name, 1, 10).problems(0, 100), name)
+    trained = checked(bucket(name, 8).problems(0, 64), name)
+    small = checked(bucket(name, 2, 3).problems(0, 300), name)
+    checked(bucket(name, 1, 10).problems(0, 40), name)
     if task.has_carries:
-        checked(bucket(name, 8, split="carry").problems(0, 100), name)
-        checked(bucket(name, 1, 10, "carry").problems(0, 100), name)
+        checked(bucket(name, 8, split="carry").problems(0, 64), name)
+        checked(bucket(name, 1, 10, "carry").problems(0, 40), name)
     most = [4, 8] if has_operands(name) else [8] * len(task.axes)
     assert bucket(name, 8).longest == sum(most_tokens(most, o)) + o.spaces + 1
     # Written by hand, the same operands give the same problem.
