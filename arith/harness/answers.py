@@ -12,16 +12,14 @@ from tape_arith.arith.errors import Corrupt, UsageError
 from tape_arith.arith.files import append_line, open_file, parse_json
 
 
-class Answers:
+class Answers(dict[str, str]):
     """Answers by problem, read from the lines of a file after the first one, `request`.
 
     Raises UsageError if the file has another request; Corrupt if it is damaged.
     """
 
     def __init__(self, path: Path, request: dict[str, Any]) -> None:
-        self._path, self._request, self._known = path, request, dict[str, str]()
-        if not path.exists():
-            return
+        self._path, self._request = path, request
         first, *lines = _whole_lines(path) or [request]
         for key in first | request:
             if first.get(key) != request.get(key):
@@ -29,13 +27,7 @@ class Answers:
                     f"{path} answers another request ({key} {first.get(key)}, not "
                     f"{request.get(key)}): choose another --out, or --fresh to ask again"
                 )
-        self._known = {line["problem"]: line["answer"] for line in lines}
-
-    def __contains__(self, problem: str) -> bool:
-        return problem in self._known
-
-    def __getitem__(self, problem: str) -> str:
-        return self._known[problem]
+        super().__init__((line["problem"], line["answer"]) for line in lines)
 
     def add(self, problem: str, answer: str) -> None:
         """Keep an answer, unless there is one. Raises Failure if the file cannot be written."""
@@ -43,11 +35,13 @@ class Answers:
             if not self._path.exists():
                 append_line(self._path, json.dumps(self._request))
             append_line(self._path, json.dumps({"problem": problem, "answer": answer}))
-            self._known[problem] = answer
+            self[problem] = answer
 
 
 def _whole_lines(path: Path) -> list[dict[str, Any]]:
-    """Return the request and the answers; cut off a line that was never finished."""
+    """Return the request and the answers, if any; cut off a line that was never finished."""
+    if not path.exists():
+        return []
     with open_file(path) as file:
         content = file.read()
     whole = content[: content.rfind(b"\n") + 1]

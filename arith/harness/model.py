@@ -1,10 +1,11 @@
 """A model of lm-evaluation-harness: of Hugging Face, vLLM, or a server of OpenAI's protocol."""
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from importlib.metadata import PackageNotFoundError, version
 from inspect import signature
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 from tape_arith.arith.errors import Failure, UsageError, describe_error, unknown
@@ -54,15 +55,21 @@ class LanguageModel:
         from tape_arith.models.hardware import detect
 
         problems = {each.prompt: each.problem for each in questions}
-        requests = []
-        for number, prompt in enumerate(problems):
-            options = {"until": ["\n"], "max_gen_toks": most_tokens, "do_sample": False}
-            requests.append(Instance("generate_until", {}, (prompt, options), number))
+        options = {"until": ["\n"], "max_gen_toks": most_tokens, "do_sample": False}
+        requests = [
+            Instance("generate_until", {}, (prompt, {**options}), number)
+            for number, prompt in enumerate(problems)
+        ]
+
+        def keep(method: str, request: Sequence[Any], text: str) -> None:
+            answers.add(problems[request[0]], text)
+
         try:
             if self._loaded is None:
                 usual = {} if "device=" in self._arguments else {"device": detect().device}
                 self._loaded = get_model(self._api).create_from_arg_string(self._arguments, usual)
-            self._loaded.set_cache_hook(_Listener(problems, answers))
+            # Its own cache would be unpickled.
+            self._loaded.set_cache_hook(SimpleNamespace(add_partial=keep))
             generate = self._loaded.generate_until
             has_bar = "disable_tqdm" in signature(generate).parameters
             texts = generate(requests, **({"disable_tqdm": True} if has_bar else {}))
@@ -72,15 +79,4 @@ class LanguageModel:
             reason = describe_error(error)[:500]
             raise Failure(f"{self.name} failed, its answers are kept: {reason}") from error
         for problem, text in zip(problems.values(), texts, strict=True):
-            answers.add(problem, text)  # of a model that calls no listener
-
-
-class _Listener:
-    """Takes the place of the cache of lm-evaluation-harness, which would be unpickled."""
-
-    def __init__(self, problems: Mapping[str, str], answers: Answers) -> None:
-        self._problems, self._answers = problems, answers
-
-    def add_partial(self, method: str, request: Sequence[Any], text: str) -> None:
-        """Keep an answer as soon as the model has it."""
-        self._answers.add(self._problems[request[0]], text)
+            answers.add(problem, text)  # of a model that calls no `add_partial`

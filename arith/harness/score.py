@@ -2,8 +2,7 @@
 
 import hashlib
 import json
-from collections.abc import Callable, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Iterator, Sequence
 from itertools import zip_longest
 from pathlib import Path
 
@@ -24,7 +23,6 @@ from tape_arith.arith.harness.prompts import Prompts, Question
 from tape_arith.arith.lock import check_lock, lock_folder
 from tape_arith.arith.machine import own_version
 from tape_arith.arith.runs.config import Config
-from tape_arith.arith.stopping import Stopped
 from tape_arith.arith.terminal import bar, say
 
 GRID, ANSWERS, FIGURE = "grid.json", "answers.jsonl", "heatmap.png"
@@ -70,8 +68,11 @@ def score_language_model(
             remove(out / file)
         request = {**model.facts, "task": config.task, "lengths": lengths, **form}
         answers = Answers(out / ANSWERS, request)
-        with suppress(Stopped), bar(f"score {model.name}", bucket.num_cells * per_cell) as update:
-            _fill(grid, bucket, model, prompts, answers, update, should_stop)
+        with bar(f"score {model.name}", bucket.num_cells * per_cell) as update:
+            for num_answered in _fill(grid, bucket, model, prompts, answers):
+                update(num_answered)
+                if should_stop():
+                    break
         for number, each in enumerate(prompts.of(bucket.problems(0, _NUM_SHOWN)), start=1):
             if each.problem in answers:
                 grid.scoring[f"{_SHOWN}{number}"] = _shown(each, answers[each.problem])
@@ -92,15 +93,9 @@ def summary(grid: Grid) -> str:
 
 
 def _fill(
-    grid: Grid,
-    bucket: Bucket,
-    model: LanguageModel,
-    prompts: Prompts,
-    answers: Answers,
-    update: Callable[[int], None],
-    should_stop: Callable[[], bool],
-) -> None:
-    """Count the answers to all problems, and ask for those that are missing. Raises Stopped."""
+    grid: Grid, bucket: Bucket, model: LanguageModel, prompts: Prompts, answers: Answers
+) -> Iterator[int]:
+    """Count the answers to all problems; yield how many there are whenever the model was asked."""
     cells = bucket.num_cells
     while not grid.complete:
         left = grid.evaluation.problems_per_cell - grid.blocks_done
@@ -110,11 +105,8 @@ def _fill(
         questions = prompts.of(problems)
         while missing := {q.problem: q for q in questions if q.problem not in answers}:
             model.ask(list(missing.values())[:_TOGETHER], prompts.most_tokens, answers)
-            update(start + sum(each.problem in answers for each in questions))
-            if should_stop():
-                raise Stopped
-        given = [_answer(answers[each.problem]) for each in questions]
-        grid.add(problems.axis_lengths, *_compared(questions, given))
+            yield start + sum(each.problem in answers for each in questions)
+        grid.add(problems.axis_lengths, *_compared(questions, answers))
         grid.blocks_done += blocks
 
 
@@ -123,13 +115,14 @@ def _answer(text: str) -> str:
     return text.partition("\n")[0].strip()
 
 
-def _compared(questions: Sequence[Question], given: Sequence[str]) -> Ints:
+def _compared(questions: Sequence[Question], answers: Answers) -> Ints:
     """Return how many symbols of each answer are right, of how many with its end, and the index of
     the first wrong one, or -1: int[3, n]."""
     rows = []
-    for question, answer in zip(questions, given, strict=True):
+    for question in questions:
         expected = [*question.answer, ""]
-        right = [a == b for a, b in zip_longest(expected, [*answer, ""][: len(expected)])]
+        answer = [*_answer(answers[question.problem]), ""]
+        right = [a == b for a, b in zip_longest(expected, answer[: len(expected)])]
         rows.append((sum(right), len(right), -1 if all(right) else right.index(False)))
     return np.array(rows).T
 
