@@ -46,13 +46,13 @@ def command(
                 f"{len(faults)} of the runs in {root} are invalid, the first is {faults[0]}; "
                 f"`tape-arith validate {root}` names all"
             )
-    found = [run for root in runs for run in every_run(root, preset)]
-    scored = [run for run in found if run.every_grid_file()]
+    packed = [run for root in runs for run in every_run(root, preset)]
+    scored = [run for run in packed if run.every_grid_file()]
     if not scored:
         raise UsageError(f"no run in {', '.join(map(str, runs))} is scored: there is no result")
-    if unscored := [str(run.path) for run in found if run not in scored]:
+    if unscored := [str(run.path) for run in packed if run not in scored]:
         say(f"note: left out, not scored: {', '.join(unscored)}")
-    if placed := sorted({name for run in scored if "/" in (name := run.record().encoding)}):
-        say(f"note: the archive names places of files of yours: {', '.join(placed)}")
+    if files := sorted({name for run in scored if "/" in (name := run.record().encoding)}):
+        say(f"note: the archive names places of files of yours: {', '.join(files)}")
     pack(scored, out, weights=weights)
     print(out)

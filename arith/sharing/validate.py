@@ -7,7 +7,7 @@ are true only scoring again can tell.
 
 import os
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -27,7 +27,7 @@ from tape_arith.arith.runs.record import TASK, RunRecord
 from tape_arith.arith.runs.run import Run
 
 
-@dataclass(frozen=True)
+@dataclass
 class Verdict:
     """What is known of a run's files.
 
@@ -38,9 +38,9 @@ class Verdict:
     """
 
     run: str
-    faults: tuple[str, ...]
-    checked: tuple[str, ...] = ()
-    notes: tuple[str, ...] = ()
+    faults: list[str] = field(default_factory=list)
+    checked: list[str] = field(default_factory=list)
+    notes: list[str] = field(default_factory=list)
 
 
 def validate(root: Path, preset: str | None = None) -> list[Verdict]:
@@ -54,51 +54,51 @@ def validate(root: Path, preset: str | None = None) -> list[Verdict]:
         raise UsageError(f"no run{of_preset} in {root}: `tape-arith list` shows where runs are")
     verdicts = [_verdict(run, run.path.relative_to(root).as_posix()) for run in runs]
     fault = "a link, or a path that leads out: it is not read, and no `pack` has written it"
-    return [*verdicts, *(Verdict(name, (fault,)) for name in intruders(root))]
+    return [*verdicts, *(Verdict(name, [fault]) for name in intruders(root))]
 
 
 def _verdict(run: Run, name: str) -> Verdict:
+    verdict = Verdict(name)
     try:
         record = run.record()
     except Failure as error:
-        return Verdict(name, (_of(run, error),))
-    faults, checked, notes = list[str](), list[str](), list(_unknown(record))
+        verdict.faults.append(_of(run, error))
+        return verdict
+    verdict.notes += _unknown(record)
     if run.place != (own := run_place(record.preset, record.encoding, record.seed)):
-        faults.append(f"it is the run {own.as_posix()} by its run.json, not by its folder")
+        verdict.faults.append(f"it is the run {own.as_posix()} by its run.json, not by its folder")
     try:
-        notes += _missing(run.metrics(), record.config.steps)
+        verdict.notes += _missing(run.metrics(), record.config.steps)
     except Failure as error:
-        faults.append(_of(run, error))
-    faults += _other_data(record)
+        verdict.faults.append(_of(run, error))
+    verdict.faults += _other_data(record)
     for file in run.every_grid_file():
         try:
             grid = Grid.load(file)
         except Failure as error:
-            faults.append(_of(run, error))
+            verdict.faults.append(_of(run, error))
             continue
-        found = list(_contradictions(grid, record, earlier=file.parent != run.path))
-        faults += [f"{file.name}: {fault}" for fault in found]
-        checked += [] if found else [grid.summary()]
-    if not checked and not faults:
-        notes.append("it is not scored")
-    return Verdict(name, tuple(faults), tuple(checked), tuple(notes))
+        faults = list(_contradictions(grid, record, earlier=file.parent != run.path))
+        verdict.faults += [f"{file.name}: {fault}" for fault in faults]
+        verdict.checked += [] if faults else [grid.summary()]
+    if not verdict.checked and not verdict.faults:
+        verdict.notes.append("it is not scored")
+    return verdict
 
 
-def _missing(lines: Sequence[Line], steps: int) -> list[str]:
+def _missing(lines: Sequence[Line], steps: int) -> Iterator[str]:
     """Say which measurements of a whole training are missing. Raises Failure at one after it."""
-    last = max((int(line["step"]) for line in lines), default=0)
-    if not last:
-        return ["metrics.jsonl is missing or empty"]
+    last = int(lines[-1]["step"]) if lines else 0
     if last > steps:
         raise Failure(f"metrics.jsonl has step {last:,} of {steps:,}")
     evaluated = {line["step"] for line in lines if line["exact_match"] is not None}
     due = {*range(EVALUATE_EVERY, last + 1, EVALUATE_EVERY)}
-    notes = []
-    if last < steps:
-        notes.append(f"metrics.jsonl ends at step {last:,} of {steps:,}")
+    if not lines:
+        yield "metrics.jsonl is missing or empty"
+    elif last < steps:
+        yield f"metrics.jsonl ends at step {last:,} of {steps:,}"
     if gaps := len(due - evaluated):
-        notes.append(f"metrics.jsonl lacks {gaps} of {len(due)} evaluations before its end")
-    return notes
+        yield f"metrics.jsonl lacks {gaps} of {len(due)} evaluations before its end"
 
 
 def _of(run: Run, error: Failure) -> str:
@@ -138,10 +138,9 @@ def _other_data(record: RunRecord) -> Iterator[str]:
 
 def _contradictions(grid: Grid, record: RunRecord, *, earlier: bool) -> Iterator[str]:
     """Say where a grid contradicts its run, or what its run's settings give."""
-    named = {"encoding": record.encoding, "seed": record.seed, "preset": record.preset}
-    for key, value in named.items():
-        if getattr(grid, key) != value:
-            yield f"it is of {key} {getattr(grid, key)}, its run of {value}"
+    for key in ("encoding", "seed", "preset"):
+        if getattr(grid, key) != getattr(record, key):
+            yield f"it is of {key} {getattr(grid, key)}, its run of {getattr(record, key)}"
     if not earlier and grid.budget != record.budget:
         yield "it is of another budget or other settings than its run"
     if not _generates(record.config.task):
@@ -163,9 +162,7 @@ def _generates(task: str) -> bool:
         return False
 
 
-@cache
-def _evaluation(bucket: Bucket, problems_per_cell: int) -> Evaluation:
-    return Evaluation.of(bucket, problems_per_cell)
+_evaluation = cache(Evaluation.of)
 
 
 @cache
