@@ -4,7 +4,7 @@ Legend: B batch, T tokens, V vocabulary.
 """
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from typing import Any
 
 import torch
@@ -51,8 +51,8 @@ class OtherModel(Decoder):
         self, config: DecoderConfig, make: Callable[[ModelSetting], Any], setting: Setting
     ) -> None:
         nn.Module.__init__(self)
-        names = ("vocabulary_size", "num_layers", "hidden_size", "num_heads", "head_dim")
-        sizes = {name: getattr(config, name) for name in (*names, "mlp_size")}
+        names = [field.name for field in fields(ModelSetting)]
+        sizes = {name: value for name, value in vars(config).items() if name in names}
         if config != DecoderConfig(**sizes):
             raise UsageError(
                 "norm, loops, input_injection and attention_scale change the decoder, and a model "
@@ -61,10 +61,8 @@ class OtherModel(Decoder):
         self.config, self.blocks = config, nn.ModuleList()
         self.pe = PositionalEncoding(setting)
         self.pe.needs = Needs(packed=False)
-        lengths = {name: getattr(setting, name) for name in ("trained_length", "max_length")}
-        self.model = make(
-            ModelSetting(**sizes, **lengths, pad_id=setting.pad_id, end_id=setting.end_id)
-        )
+        values = vars(setting) | sizes
+        self.model = make(ModelSetting(**{name: values[name] for name in names}))
 
     def initialize(self, generator: torch.Generator) -> None:
         """Leave the weights as the model's constructor drew them."""
