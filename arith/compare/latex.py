@@ -32,23 +32,16 @@ _IN_MATHS = {
     "\N{UPWARDS ARROW}": r"\uparrow",
     "\N{DOWNWARDS ARROW}": r"\downarrow",
 }
-_SMALL = """
+_GREEK = """
+- - Gamma Delta - - - Theta - - Lambda - - Xi - Pi - - Sigma - Upsilon Phi - Psi Omega - - - - - - -
 alpha beta gamma delta epsilon zeta eta theta iota kappa lambda mu nu xi - pi rho varsigma sigma
 tau upsilon varphi chi psi omega
 """
-"""LaTeX's commands for the small Greek letters from U+03B1 on; it has none for omicron."""
-_WITH_CAPITALS = "gamma delta theta lambda xi pi sigma upsilon varphi psi omega"
-"""Those whose capitals, which stand 32 before, are not Latin letters too."""
-_GREEK = {0x3B1 + place: name for place, name in enumerate(_SMALL.split()) if name != "-"}
-_CAPITALS = {
-    code - 32: name.removeprefix("var").capitalize()
-    for code, name in _GREEK.items()
-    if name in _WITH_CAPITALS.split()
-}
+"""LaTeX's commands for the Greek letters from U+0391 on; it has none for those that Latin has."""
 _LATEX = str.maketrans(
     {sign: f"\\{sign}" for sign in "{}$&#%_"}
     | {sign: f"${command}$" for sign, command in _IN_MATHS.items()}
-    | {chr(code): f"$\\{command}$" for code, command in (_GREEK | _CAPITALS).items()}
+    | {code: f"$\\{name}$" for code, name in enumerate(_GREEK.split(), 0x391) if name != "-"}
     | {"\\": r"\textbackslash{}", "^": r"\textasciicircum{}", "~": r"\textasciitilde{}"}
     | {"\N{EN DASH}": "--", "\N{NO-BREAK SPACE}": "~", "\N{DAGGER}": r"\dag{}"}
     | {'"': r"\texttt{\char34}", "`": r"\`{}", "\0": "{}"}
@@ -87,26 +80,24 @@ def floating(
     fitting = next((size for size, digit in _SIZES.items() if _width(parts, digit) <= _PAGE), None)
     size, is_long = fitting or [*_SIZES][-1], sum(map(len, parts.values())) > _LONG
     look = f"\\{size}\n\\setlength{{\\tabcolsep}}{{{_GAP}pt}}"
-    kind, needs = "table", "booktabs"
+    kind, package = "table", "longtable" if is_long else ""
     body = booktabs(parts, left, bold, below if is_long else None)
-    if is_long:
-        needs += "} and \\usepackage{longtable"
-        if not fitting:  # no box shrinks what spans pages
-            needs += ",pdflscape"
-            body = f"\\begin{{landscape}}\n{body}\\end{{landscape}}\n"
+    if is_long and not fitting:  # no box shrinks what spans pages
+        package += ",pdflscape"
+        body = f"\\begin{{landscape}}\n{body}\\end{{landscape}}\n"
     elif not fitting:
         # \width is the table's own: it shrinks to the line if it is wider.
         shrunk = "\\resizebox{\\ifdim\\width>\\linewidth\\linewidth\\else\\width\\fi}{!}"
         body = f"{shrunk}{{{body.rstrip()}}}\n"
         is_turned = captioned and _width(parts, _SIZES[size]) > _ACROSS
         kind, package = ("sidewaystable*", "rotating") if is_turned else ("table*", "graphicx")
-        needs += f"}} and \\usepackage{{{package}"
     text = f"{look}\n{body}"
     if is_long or not captioned:
         text = f"{{{text}}}\n"
     else:
         text = f"\\begin{{{kind}}}\n\\centering\n{text}{below}\n\\end{{{kind}}}\n"
-    comments = [f"needs \\usepackage{{{needs}}}", *[caption] * (not captioned), *comments]
+    needs = " and ".join(f"\\usepackage{{{each}}}" for each in ("booktabs", package) if each)
+    comments = [f"needs {needs}", *[caption] * (not captioned), *comments]
     if letters := sorted(set(_NOT_IN_PDFLATEX.findall(text))):
         comments.insert(1, f"needs XeLaTeX or LuaLaTeX, and a font that has {' '.join(letters)}")
     notes = "".join(f"% {line}\n" for note in comments for line in wrap(note, _COMMENT_WIDTH))
@@ -159,7 +150,7 @@ def booktabs(
                 for head, cell in zip(heads, cells, strict=True)
             ]
             lines.append(" & ".join(texts) + r" \\")
-    lines += ["\\bottomrule"] if not long else []
+    lines += ["\\bottomrule"] * (not long)
     return "\n".join([*lines, f"\\end{{{kind}}}"]) + "\n"
 
 
