@@ -16,7 +16,7 @@ from tape_arith.arith.terminal import hanging
 
 FOLDER = Path(__file__).parent / "reference"
 _GENERATED = "<!-- Written by `make docs` from what each file declares: do not edit. -->"
-_COLUMNS = "100"
+_COLUMNS = 100
 _KINDS = {
     "encodings": ("encoding", "Positional encodings: `--pe NAME:option=value`"),
     "modifiers": ("modifier", "Changes of an encoding in training: `--pe aug-rope`"),
@@ -43,7 +43,7 @@ def pages() -> dict[str, str]:
     """Return the text of each file of the reference by its name."""
     texts = {
         f"{stem}.md": _page(
-            title, ((name, hanging(describe(name)[1], 100)) for name in known_names(kind))
+            title, ((name, hanging(describe(name)[1], _COLUMNS)) for name in known_names(kind))
         )
         for stem, (kind, title) in _KINDS.items()
     }
@@ -67,15 +67,13 @@ def _files(folder: Path) -> Iterator[tuple[str, str]]:
 
 def _commands() -> Iterator[tuple[str, str]]:
     """Yield each command's help, as in a terminal of 100 columns."""
-    import typer
+    from typer.main import get_group
 
-    from tape_arith.cli import PANELS, app
+    from tape_arith.cli import app
 
-    group = typer.main.get_group(app)
-    with patch.dict(os.environ, COLUMNS=_COLUMNS):
-        for name in (name for names in PANELS.values() for name in names):
-            command = group.commands[name]
-            options = {"resilient_parsing": True, **(app.info.context_settings or {})}
+    options = {"resilient_parsing": True, **(app.info.context_settings or {})}
+    with patch.dict(os.environ, COLUMNS=str(_COLUMNS)):
+        for name, command in get_group(app).commands.items():
             with command.make_context(f"tape-arith {name}", [], **options) as context:
                 yield name, command.get_help(context)
 
@@ -83,30 +81,18 @@ def _commands() -> Iterator[tuple[str, str]]:
 def _index(texts: Iterable[str]) -> str:
     """Return the index that language models read first (llmstxt.org)."""
     own = {name: f"{name.removesuffix('.md')}, each in full" for name in texts}
-    lines = [
+    parts = [
         "# tape-arith",
-        "",
         "> A benchmark suite for the length generalization of positional encodings: it generates "
         "arithmetic problems, trains decoders that differ in their encoding alone, scores exact "
         "match far beyond the trained lengths, and compares with intervals over seeds.",
-        "",
     ]
-    for title, links in (("Pages", _OTHER_PAGES), ("Reference", own)):
-        lines += [
-            f"## {title}",
-            "",
-            *(f"- [{link}]({link}): {what}" for link, what in links.items()),
-            "",
-        ]
-    return "\n".join(lines)
-
-
-def write() -> None:
-    """Write all pages."""
-    FOLDER.mkdir(exist_ok=True)
-    for name, text in pages().items():
-        (FOLDER / name).write_text(text, encoding="utf-8")
+    for title, contents in (("Pages", _OTHER_PAGES), ("Reference", own)):
+        links = (f"- [{link}]({link}): {content}" for link, content in contents.items())
+        parts += [f"## {title}", "\n".join(links)]
+    return "\n\n".join(parts) + "\n"
 
 
 if __name__ == "__main__":
-    write()
+    for _name, _text in pages().items():
+        (FOLDER / _name).write_text(_text, encoding="utf-8")
