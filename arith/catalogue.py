@@ -40,6 +40,8 @@ from tape_arith.arith.terminal import escape_control, say
 
 _JOINED = ("abacus+fire", "abacus+rope")
 """The joined encodings that are listed, those of `sweep mini-all`; many more are possible."""
+_FACTS = ("name", "kind", "summary", "paper", "options", "told_by", "package", "problem")
+"""What is listed of a declaration."""
 
 
 def catalogue(root: Path, *, costs: bool = False) -> dict[str, Any]:
@@ -50,7 +52,10 @@ def catalogue(root: Path, *, costs: bool = False) -> dict[str, Any]:
     runs = find_runs(root)
     if not runs and (elsewhere := other_run_roots(root)):
         say(f"note: no run in {root}: {elsewhere}")
-    encodings = [_entry(declaration) for declaration in declarations("encoding")]
+    encodings, extrapolations, modifiers, models, tasks = (
+        list(map(_entry, declarations(kind)))
+        for kind in ("encoding", "extrapolation", "modifier", "model", "task")
+    )
     joined = [_entry(_joined(name)) for name in _JOINED]
     for entry in (*encodings, *joined) if costs else ():
         if not entry["problem"]:
@@ -59,15 +64,15 @@ def catalogue(root: Path, *, costs: bool = False) -> dict[str, Any]:
         "schema": 1,
         "encodings": encodings,
         "combinations": joined,
-        "extrapolations": [_entry(declaration) for declaration in declarations("extrapolation")],
-        "modifiers": [_entry(declaration) for declaration in declarations("modifier")],
-        "models": [_entry(declaration) for declaration in declarations("model")],
+        "extrapolations": extrapolations,
+        "modifiers": modifiers,
+        "models": models,
         "presets": [
             {"name": name, "summary": describe_preset(name), "config": load_preset(name).as_dict()}
             for name in presets()
         ],
-        "tasks": [declaration.name for declaration in declarations("task")],
-        "task_entries": [_entry(declaration) for declaration in declarations("task")],
+        "tasks": [entry["name"] for entry in tasks],
+        "task_entries": tasks,
         "task_packages": {p.name: p.package for p in locations("task") if p.package},
         "runs": list(map(_run, runs)),
     }
@@ -81,19 +86,11 @@ def _cost(name: str) -> dict[str, Any]:
 
 def _entry(declaration: Declaration) -> dict[str, Any]:
     """Describe an encoding, an extrapolation, a modifier or a task."""
-    return {
-        "name": declaration.name,
-        "kind": declaration.kind,
-        "summary": declaration.summary,
-        "paper": declaration.paper,
-        "options": {
-            name: {"type": option.annotation, "default": option.default, "meaning": option.meaning}
-            for name, option in declaration.options.items()
-        },
-        "told_by": declaration.told_by,
-        "package": declaration.package,
-        "problem": declaration.problem,
+    options = {
+        name: {"type": option.annotation, "default": option.default, "meaning": option.meaning}
+        for name, option in declaration.options.items()
     }
+    return {key: getattr(declaration, key) for key in _FACTS} | {"options": options}
 
 
 def _part_facts(kind: str, name: str) -> dict[str, Any]:
@@ -214,23 +211,21 @@ def describe(name: str) -> tuple[dict[str, Any], str]:
     if name == "sweeps":
         facts, rows = [], []
         for sweep in map(load_sweep, sweep_names()):
-            presets_of, runs = ",".join(sweep.presets), len(sweep.requests(Path("runs")))
-            own = {"name": sweep.name, "preset": presets_of, "runs": runs}
-            facts.append(own | {"summary": sweep.summary})
-            several = len(sweep.presets)
-            shown = presets_of if several == 1 else f"{several} presets"
-            rows.append((sweep.name, shown, f"{runs:>4} runs", sweep.summary))
+            name, own, summary = sweep.name, ",".join(sweep.presets), sweep.summary
+            runs = len(sweep.requests(Path("runs")))
+            facts.append({"name": name, "preset": own, "runs": runs, "summary": summary})
+            shown = f"{len(sweep.presets)} presets" if "," in own else own
+            rows.append((name, shown, f"{runs:>4} runs", summary))
         return {"sweeps": facts}, "\n".join([*_columns(rows), f"Files: {BUNDLED}"])
     if is_preset(name):
         name = known_preset(name) or name
         summary, config = describe_preset(name), load_preset(name)
         settings, share = config.as_dict(), _seen_share(config)
-        meanings = setting_meanings()
+        about = {"preset": name, "summary": summary, "config": settings, "seen_share": share}
+        about["meanings"] = meanings = setting_meanings()
         table = [(key, str(value), meanings[key]) for key, value in settings.items()]
         lines = [summary, *_columns(table)]
         lines += [] if share is None else [f"With seed 0, {seen_words(share)}."]
-        about = {"preset": name, "summary": summary, "config": settings, "seen_share": share}
-        about["meanings"] = meanings
         return about, "\n".join(lines)
     changes = {known: kind for kind in KINDS[1:] for known in known_names(kind)}
     if name in changes:
