@@ -4,7 +4,7 @@ from pathlib import Path
 from typing import Annotated
 
 from tape_arith.arith.api.processes import configure
-from tape_arith.arith.commands import job_options, jobs, option
+from tape_arith.arith.commands import jobs, option
 from tape_arith.arith.runs.preset import parse_settings
 
 EXAMPLE = "tape-arith run --pe rope,fire,tape --seeds 0,1,2 --preset mini"
@@ -42,9 +42,9 @@ def command(
     from tape_arith.arith.api.runs import requested
 
     configure(threads)
-    numbers = job_options.whole_numbers("--seeds", seeds)
-    slots = job_options.estimated_slots(dry_run, on, slots)
-    options = job_options.train_options(backend, compiled, no_curves, track, precision)
+    numbers = jobs.whole_numbers("--seeds", seeds)
+    slots = jobs.estimated_slots(dry_run, on, slots)
+    options = jobs.train_options(backend, compiled, no_curves, track, precision)
     changed = parse_settings(settings)
     with jobs.stopping(time_limit) as stopper:
         from tape_arith.arith.sweeps.run_sweep import plan_run, run_requests

@@ -6,7 +6,7 @@ from typing import Annotated
 import typer
 
 from tape_arith.arith.api.processes import configure
-from tape_arith.arith.commands import completion, job_options, jobs, option
+from tape_arith.arith.commands import completion, jobs, option
 from tape_arith.arith.errors import UsageError
 from tape_arith.arith.registry.locate import is_encoding
 from tape_arith.arith.registry.names import parse
@@ -92,9 +92,7 @@ def command(
     _check(run, name, steps, makes_new=makes_new or runs != Path("runs"))
     if only_positional and init_from is None:
         raise UsageError("--only-positional needs --init-from RUN, whose weights stay as they are")
-    options = job_options.train_options(
-        backend, compiled, no_curves, track, precision, data, on_nonfinite
-    )
+    options = jobs.train_options(backend, compiled, no_curves, track, precision, data, on_nonfinite)
     from tape_arith.arith.api.run import Run
     from tape_arith.arith.api.runs import train
 
