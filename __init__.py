@@ -16,8 +16,7 @@ if TYPE_CHECKING:
         study,
         tasks,
     )
-    from tape_arith.arith.api.language_models import score_language_model
-    from tape_arith.arith.api.models import problems, score_model
+    from tape_arith.arith.api.models import problems, score_language_model, score_model
     from tape_arith.arith.api.run import Run, find_run, find_runs
     from tape_arith.arith.api.runs import generate, plan_sweep, run, train
     from tape_arith.arith.errors import Failure, UsageError
@@ -27,8 +26,7 @@ if TYPE_CHECKING:
 _MODULES = {
     "api.run": "Run find_run find_runs",
     "api.runs": "generate plan_sweep run train",
-    "api.language_models": "score_language_model",
-    "api.models": "problems score_model",
+    "api.models": "problems score_language_model score_model",
     "api.comparisons": "curves heatmap leaderboard load_grids report study tasks",
     "errors": "Failure UsageError",
     "grids.grid": "Grid",

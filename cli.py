@@ -9,7 +9,7 @@ import signal
 import sys
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
-from functools import partial
+from functools import cache, partial
 from importlib import import_module
 from shutil import get_terminal_size
 from typing import Annotated, Any
@@ -59,7 +59,6 @@ class _PlainHelp:
     """
 
     def format_help(self, ctx: Any, formatter: Any) -> None:
-        ctx.command.rich_markup_mode = None
         columns = get_terminal_size().columns
         formatter.width = max(20, min(columns, _WIDEST_HELP) - 2)
         if columns < _NARROW:
@@ -83,6 +82,7 @@ class _Group(_PlainHelp, TyperGroup):
 app = typer.Typer(
     cls=_Group,
     pretty_exceptions_enable=False,
+    rich_markup_mode=None,
     context_settings={"help_option_names": ["-h", "--help"]},
     help="Length generalization in arithmetic: generate problems, train decoders that differ only "
     "in their positional encoding, score exact match, draw comparison heatmaps.",
@@ -185,6 +185,14 @@ def _options(
     """Take the options that precede a command."""
 
 
+@cache
+def command_line() -> TyperGroup:
+    """Return all commands, which take longer to build than most calls of one."""
+    group = typer.main.get_command(app)
+    assert isinstance(group, TyperGroup)
+    return group
+
+
 class _Interrupted(BaseException):
     """Ctrl-C or a preemption that the command does not handle.
 
@@ -216,7 +224,7 @@ def _run(arguments: list[str]) -> int | None:
     leave it as a RuntimeError of the library that holds it.
     """
     try:
-        code: int | None = app(arguments, standalone_mode=False)
+        code: int | None = command_line()(arguments, standalone_mode=False)
         return code
     except Exception as error:
         if _interruptions:

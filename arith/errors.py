@@ -43,12 +43,10 @@ class Corrupt(Failure):
 
 def is_out_of_memory(error: BaseException) -> bool:
     """Tell whether an allocation failed, on any device, also while a library was loaded."""
-    if isinstance(error, OSError) and error.errno == errno.ENOMEM:
+    if isinstance(error, MemoryError) or getattr(error, "errno", None) == errno.ENOMEM:
         return True
-    if isinstance(error, MemoryError):
-        return True
-    named = isinstance(error, RuntimeError | ImportError | OSError)
-    return named and _OUT_OF_MEMORY.search(str(error)) is not None
+    has_message = isinstance(error, RuntimeError | ImportError | OSError)
+    return has_message and _OUT_OF_MEMORY.search(str(error)) is not None
 
 
 def describe_error(error: BaseException, *files: Path | None) -> str:

@@ -67,13 +67,12 @@ def _files(folder: Path) -> Iterator[tuple[str, str]]:
 
 def _commands() -> Iterator[tuple[str, str]]:
     """Yield each command's help, as in a terminal of 100 columns."""
-    from typer.main import get_group
+    from tape_arith.cli import command_line
 
-    from tape_arith.cli import app
-
-    options = {"resilient_parsing": True, **(app.info.context_settings or {})}
+    group = command_line()
+    options = {"resilient_parsing": True, **group.context_settings}
     with patch.dict(os.environ, COLUMNS=str(_COLUMNS)):
-        for name, command in get_group(app).commands.items():
+        for name, command in group.commands.items():
             with command.make_context(f"tape-arith {name}", [], **options) as context:
                 yield name, command.get_help(context)
 

@@ -114,17 +114,13 @@ def seconds(text: str) -> float:
     >>> seconds("25m"), seconds("1h30m"), seconds("1:30:00")
     (1500.0, 5400.0, 5400.0)
     """
-    unit = {"s": 1.0, "m": 60.0, "h": 3600.0}.get(text[-1:])
-    joined = re.fullmatch(r"(?:(\d+)h)?(?:(\d+)m)?(?:(\d+)s)?", text, re.ASCII)
-    if joined is not None and text:
-        hours, minutes, rest = (int(number or 0) for number in joined.groups())
+    words = re.fullmatch(r"(?:(\d+)h)?(?:(\d+)m)?(?:(\d+)s)?", text, re.ASCII)
+    clock = re.fullmatch(r"(\d+):([0-5]?\d):([0-5]?\d)", text, re.ASCII)
+    if text and (parts := clock or words):
+        hours, minutes, rest = (int(number or 0) for number in parts.groups())
         value = 3600.0 * hours + 60.0 * minutes + rest
-    elif ":" in text:
-        hours, minutes, rest = map(int, text.split(":"))
-        value = 3600.0 * hours + 60.0 * minutes + rest
-        if min(hours, minutes, rest) < 0 or max(minutes, rest) > 59:
-            raise ValueError(text)
     else:
+        unit = {"s": 1.0, "m": 60.0, "h": 3600.0}.get(text[-1:])
         value = float(text[:-1]) * unit if unit else float(text)
     if not 0 < value < float("inf"):
         raise ValueError(text)

@@ -15,7 +15,6 @@ from typing import Any
 
 import pytest
 import torch
-import typer
 
 import tape_arith
 from tape_arith import cli
@@ -30,7 +29,7 @@ from tape_arith.models.hardware import Hardware
 from tests.helpers.tiny_runs import done, refused, settings
 
 ROOT = Path(__file__).resolve().parents[1]
-COMMANDS: dict[str, Any] = vars(typer.main.get_command(cli.app))["commands"]
+COMMANDS: dict[str, Any] = cli.command_line().commands
 MODULE = [sys.executable, "-m", "tape_arith"]
 
 

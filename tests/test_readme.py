@@ -17,7 +17,6 @@ from typing import Any
 
 import pytest
 import torch
-import typer
 
 from tape_arith import cli
 from tape_arith.arith.compare.selection import ALL
@@ -39,7 +38,7 @@ TEXT = "\n".join(path.read_text(encoding="utf-8") for path in READMES)
 BLOCK = re.compile(r"^```(sh|python)\n(.*?)^```$", flags=re.MULTILINE | re.DOTALL)
 ELSEWHERE = {"make"}
 """Programs of the README that set up an environment, which is there."""
-COMMANDS: dict[str, Any] = vars(typer.main.get_command(cli.app))["commands"]
+COMMANDS: dict[str, Any] = cli.command_line().commands
 
 
 def blocks(language: str) -> list[str]:

@@ -11,7 +11,7 @@
 
 run.py          a run: train, score, ask and export it; find runs
 runs.py         generate problems; train one encoding or many
-models.py       models trained elsewhere: their problems, their grid
+models.py       models trained elsewhere, language models too: their problems, their grid
 processes.py    how work stops in good order, and which process trains
 comparisons.py  compare grids in frames, figures and a page; study trained runs
 

@@ -56,7 +56,7 @@ def command(
     of the preset's task are written as people write them, most significant digit first. No
     leaderboard has the grid; tape_arith.heatmap draws those of several models side by side.
     """
-    from tape_arith.arith.api.language_models import score_language_model
+    from tape_arith.arith.api.models import score_language_model
     from tape_arith.arith.harness.score import summary
 
     counted = {} if per_cell is None else {"problems_per_cell": per_cell}

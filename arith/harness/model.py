@@ -1,7 +1,7 @@
 """A model of lm-evaluation-harness: of Hugging Face, vLLM, or a server of OpenAI's protocol."""
 
 import os
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from importlib.metadata import PackageNotFoundError, version
 from inspect import signature
 from pathlib import Path
@@ -9,7 +9,6 @@ from types import SimpleNamespace
 from typing import Any
 
 from tape_arith.arith.errors import Failure, UsageError, describe_error, unknown
-from tape_arith.arith.harness.answers import Answers
 from tape_arith.arith.harness.prompts import Question
 from tape_arith.arith.origin import without_secrets
 
@@ -43,11 +42,13 @@ class LanguageModel:
         self._api, self._arguments = api, arguments
         self._loaded: Any = None
 
-    def ask(self, questions: Sequence[Question], most_tokens: int, answers: Answers) -> None:
-        """Add the answers to different questions, each as soon as the model has it.
+    def ask(
+        self, questions: Sequence[Question], most_tokens: int, keep: Callable[[str, str], None]
+    ) -> None:
+        """Give `keep` each problem of different questions, and its answer as soon as there is one.
 
-        An answer is greedy; it ends with its line, with the end token or after `most_tokens`.
-        Raises Failure if the model cannot be loaded or fails.
+        It may get them again at the end. An answer is greedy; it ends with its line, with the end
+        token or after `most_tokens`. Raises Failure if the model cannot be loaded or fails.
         """
         from lm_eval.api.instance import Instance
         from lm_eval.api.registry import get_model
@@ -61,15 +62,15 @@ class LanguageModel:
             for number, prompt in enumerate(problems)
         ]
 
-        def keep(method: str, request: Sequence[Any], text: str) -> None:
-            answers.add(problems[request[0]], text)
+        def listen(method: str, request: Sequence[Any], text: str) -> None:
+            keep(problems[request[0]], text)
 
         try:
             if self._loaded is None:
                 usual = {} if "device=" in self._arguments else {"device": detect().device}
                 self._loaded = get_model(self._api).create_from_arg_string(self._arguments, usual)
             # Its own cache would be unpickled.
-            self._loaded.set_cache_hook(SimpleNamespace(add_partial=keep))
+            self._loaded.set_cache_hook(SimpleNamespace(add_partial=listen))
             generate = self._loaded.generate_until
             has_bar = "disable_tqdm" in signature(generate).parameters
             texts = generate(requests, **({"disable_tqdm": True} if has_bar else {}))
@@ -79,4 +80,4 @@ class LanguageModel:
             reason = describe_error(error)[:500]
             raise Failure(f"{self.name} failed, its answers are kept: {reason}") from error
         for problem, text in zip(problems.values(), texts, strict=True):
-            answers.add(problem, text)  # of a model that calls no `add_partial`
+            keep(problem, text)  # of a model that calls no `add_partial`

@@ -2,22 +2,24 @@
 
 import hashlib
 import json
+import os
 from collections.abc import Callable, Iterator, Sequence
 from itertools import zip_longest
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
 from tape_arith.arith.compare.captions import MEANS, mean_line
 from tape_arith.arith.data.bucket import Bucket
+from tape_arith.arith.errors import Corrupt, UsageError
 from tape_arith.arith.figures.heatmap import compose
 from tape_arith.arith.figures.style import save
-from tape_arith.arith.files import remove
+from tape_arith.arith.files import append_line, open_file, parse_json, remove
 from tape_arith.arith.grids.axes import Ints, scored_axes
 from tape_arith.arith.grids.facts import Budget, Evaluation
 from tape_arith.arith.grids.grid import Grid
 from tape_arith.arith.grids.panel import Panel
-from tape_arith.arith.harness.answers import Answers
 from tape_arith.arith.harness.model import LanguageModel
 from tape_arith.arith.harness.prompts import Prompts, Question
 from tape_arith.arith.lock import check_lock, lock_folder
@@ -84,6 +86,51 @@ def score_language_model(
     return grid
 
 
+class Answers(dict[str, str]):
+    """Answers by problem, in a file that grows by a line with each; its first line is `request`.
+
+    So a process that is killed loses no answer, and nothing is asked twice. Raises UsageError if
+    the file has another request; Corrupt if it is damaged.
+    """
+
+    def __init__(self, path: Path, request: dict[str, Any]) -> None:
+        self._path, self._request = path, request
+        first, *lines = _whole_lines(path) or [request]
+        for key in first | request:
+            if first.get(key) != request.get(key):
+                raise UsageError(
+                    f"{path} answers another request ({key} {first.get(key)}, not "
+                    f"{request.get(key)}): choose another --out, or --fresh to ask again"
+                )
+        super().__init__((line["problem"], line["answer"]) for line in lines)
+
+    def add(self, problem: str, answer: str) -> None:
+        """Keep an answer, unless there is one. Raises Failure if the file cannot be written."""
+        if problem not in self:
+            if not self._path.exists():
+                append_line(self._path, json.dumps(self._request))
+            append_line(self._path, json.dumps({"problem": problem, "answer": answer}))
+            self[problem] = answer
+
+
+def _whole_lines(path: Path) -> list[dict[str, Any]]:
+    """Return the request and the answers, if any; cut off a line that was never finished."""
+    if not path.exists():
+        return []
+    with open_file(path) as file:
+        content = file.read()
+    whole = content[: content.rfind(b"\n") + 1]
+    if len(whole) < len(content):
+        os.truncate(path, len(whole))
+    try:
+        lines: list[dict[str, Any]] = list(map(parse_json, whole.decode().splitlines()))
+        if any(line.keys() != {"problem", "answer"} for line in lines[1:]):
+            raise ValueError("a line has no problem or no answer")
+    except (ValueError, AttributeError) as error:
+        raise Corrupt(f"{path} is corrupt: {error}", "--fresh asks again") from error
+    return lines
+
+
 def summary(grid: Grid) -> str:
     """Return the means of a grid with their intervals, and its first questions with answers."""
     head = f"{grid.name} on {grid.evaluation.task}, {grid.blocks_done} problems a cell:"
@@ -104,7 +151,7 @@ def _fill(
         problems = bucket.problems(start, start + blocks * cells)
         questions = prompts.of(problems)
         while missing := {q.problem: q for q in questions if q.problem not in answers}:
-            model.ask(list(missing.values())[:_TOGETHER], prompts.most_tokens, answers)
+            model.ask(list(missing.values())[:_TOGETHER], prompts.most_tokens, answers.add)
             yield start + sum(each.problem in answers for each in questions)
         grid.add(problems.axis_lengths, *_compared(questions, answers))
         grid.blocks_done += blocks

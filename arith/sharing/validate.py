@@ -64,7 +64,7 @@ def _verdict(run: Run, name: str) -> Verdict:
     except Failure as error:
         verdict.faults.append(_of(run, error))
         return verdict
-    verdict.notes += _unknown(record)
+    verdict.notes += _unknown_code(record)
     if run.place != (own := run_place(record.preset, record.encoding, record.seed)):
         verdict.faults.append(f"it is the run {own.as_posix()} by its run.json, not by its folder")
     try:
@@ -110,7 +110,7 @@ def _of(run: Run, error: Failure) -> str:
     return fault.replace(f"{run.path}/", "")
 
 
-def _unknown(record: RunRecord) -> Iterator[str]:
+def _unknown_code(record: RunRecord) -> Iterator[str]:
     """Say what of a run cannot be checked here."""
     if not _generates(record.config.task):
         yield f"the problems of {record.config.task} are not made again: its code is not ours"

@@ -15,7 +15,7 @@ from tape_arith.arith.data.write_dataset import generate
 from tape_arith.arith.errors import Corrupt, Failure, UsageError
 from tape_arith.arith.files import write_text
 from tape_arith.arith.grids.panel import Panel, panels_of
-from tape_arith.arith.harness.answers import Answers
+from tape_arith.arith.harness.score import Answers
 from tape_arith.arith.runs.options import TrainOptions
 from tape_arith.arith.tasks.load import load_task
 from tape_arith.models.attention import Needs

@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import typer
 
 from tape_arith import cli
 from tape_arith.arith.data.bucket import CARRY
@@ -26,7 +25,7 @@ from tape_arith.arith.runs.run import Run
 from tape_arith.arith.sweeps.jobs import plan
 from tests.helpers.tiny_runs import done, settings
 
-COMMANDS: dict[str, Any] = vars(typer.main.get_command(cli.app))["commands"]
+COMMANDS: dict[str, Any] = cli.command_line().commands
 HARD = EvaluationSet(CARRY, 9)
 
 
