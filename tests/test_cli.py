@@ -129,10 +129,9 @@ def test_help_names_every_option_whole(
         assert all(re.search(rf"^  {command}\b", text, re.MULTILINE) for command in COMMANDS)
 
 
-@pytest.mark.parametrize("name", ["train", "run", "score"])
-def test_help_groups_options(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_help_groups_options(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("COLUMNS", "80")
-    text = done(name, "--help").out
+    text = done("train", "--help").out
     titles = re.findall(r"^(\w[\w ]*):$", text, re.MULTILINE)
     panels = [title for title in PANELS if title in titles]
     assert [title for title in titles if title != "Arguments"] == [*panels, "Options"]
@@ -192,13 +191,13 @@ LIGHT = """
 import os, sys
 sys.argv = ["tape-arith"]
 from tape_arith import cli
-def call(*arguments, heavy=("torch", "pandas", "matplotlib")):
+def call(*arguments):
     sys.argv[1:] = arguments
     try:
         cli.main()
     except SystemExit as leaving:
         assert not leaving.code, (arguments, leaving.code)
-    for name in heavy:
+    for name in ("torch", "pandas", "matplotlib"):
         assert name not in sys.modules, (arguments, name)
 call("--help")
 call("train", "-h")
@@ -214,17 +213,16 @@ for words in ("train --pe ta", "heatmap --compare rope,fi", "train --preset pa")
 os.environ |= {"COMP_WORDS": "tape-arith --version tr", "COMP_CWORD": "2"}
 call()
 del os.environ["_TAPE_ARITH_COMPLETE"]
-scored = "--runs", RESULTS, "--preset", "mini"
-call("heatmap", "--compare", "rope,fire", *scored, "--out", "f.png", heavy=["torch"])
+from tape_arith.arith.api import comparisons
+assert "torch" not in sys.modules  # nor do figures import it, as import-linter sees
 """
 
 
 def test_what_is_imported() -> None:
-    """Help, listing, completion, generating and drawing start without torch."""
+    """Help, listing, completion, generating and comparing start without torch."""
     environment = {**os.environ, "PYTHONPATH": str(Path(tape_arith.__file__).parents[1])}
-    light = LIGHT.replace("RESULTS", repr(str(ROOT / "results")))
     result = subprocess.run(
-        [sys.executable, "-c", light], env=environment, capture_output=True, text=True
+        [sys.executable, "-c", LIGHT], env=environment, capture_output=True, text=True
     )
     assert result.returncode == 0, result.stderr
     words = result.stdout.split("COMPLETED")[1].split()
@@ -233,6 +231,7 @@ def test_what_is_imported() -> None:
     assert own_version() not in words  # which --version would tell, where nobody completes
 
 
+@pytest.mark.slow
 def test_the_console_script() -> None:
     script = Path(sys.executable).with_name("tape-arith")
     if not script.exists():

@@ -80,7 +80,7 @@ def test_a_signal_while_python_exits_changes_no_exit_code(tmp_path: Path) -> Non
     assert process.returncode == 75
 
 
-@pytest.mark.parametrize("megabytes", [250, 400])
+@pytest.mark.parametrize("megabytes", [pytest.param(250, marks=pytest.mark.slow), 400])
 def test_too_little_memory_to_start(tmp_path: Path, megabytes: int) -> None:
     def limit() -> None:
         resource.setrlimit(resource.RLIMIT_AS, (megabytes * 10**6,) * 2)

@@ -1,6 +1,7 @@
 """`tape-arith export`: folders, refusals, and what the card says."""
 
 import json
+import shutil
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -16,11 +17,16 @@ from tests.helpers.exported_runs import SMALL, made_run, scored
 from tests.helpers.tiny_runs import contents, done, refused, untouched
 
 
-@pytest.fixture
-def run(here: Path) -> Path:
-    folder, decoder = made_run(here / "runs", "rope")
+@pytest.fixture(scope="module")
+def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder, decoder = made_run(tmp_path_factory.mktemp("runs"), "rope")
     scored(folder, decoder)
     return folder.path
+
+
+@pytest.fixture
+def run(made: Path, here: Path) -> Path:
+    return shutil.copytree(made, here / "runs/mini/rope/seed-0")
 
 
 def test_a_model_and_its_card(run: Path, here: Path) -> None:

@@ -13,11 +13,11 @@ Table = dict[Callable[[], None], dict[str, str]]
 """By what is done to the folder: command lines, and the sentence that each is answered."""
 
 
-def rows(**tables: Table) -> list[tuple[int, Callable[[], None], str, str]]:
-    """Return (exit code, preparation, command line, sentence) of each row of the three tables."""
+def rows(**tables: Table) -> list[tuple[Callable[[], None], int, str, str]]:
+    """Return (preparation, exit code, command line, sentence) of each row of the three tables."""
     codes = {"noted": 0, "failed": 1, "refused": 2}
     return [
-        (codes[kind], prepare, line, sentence)
+        (prepare, codes[kind], line, sentence)
         for kind, table in tables.items()
         for prepare, sentences in table.items()
         for line, sentence in sentences.items()
@@ -130,4 +130,3 @@ def rope_exported() -> None:
 def problems_as_text() -> None:
     done("generate", "--format", "text", *settings())
     done("generate", "--out", "other-seed", *settings(), "--seed", 1)
-    done("generate", "--out", "longer", *settings(trained_digits=3, tested_digits=6))

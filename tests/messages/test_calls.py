@@ -9,7 +9,7 @@ import torch
 from matplotlib.figure import Figure
 
 import tape_arith
-from tape_arith.arith.data.bucket import CARRY, Bucket, check_covers
+from tape_arith.arith.data.bucket import CARRY, Bucket
 from tape_arith.arith.data.dataset import Dataset
 from tape_arith.arith.data.write_dataset import generate
 from tape_arith.arith.errors import Corrupt, Failure, UsageError
@@ -52,11 +52,6 @@ def read_damaged() -> None:
     made()
     damage("lengths.npy", 150)
     Dataset(Path("data")).problems(0, 100)
-
-
-def again(**options: Any) -> None:
-    made()
-    generate(Path("data"), **{"bucket": BUCKET, "count": 100, **options})
 
 
 def answered(text: str, **request: Any) -> None:
@@ -130,13 +125,6 @@ CALLS: dict[str, tuple[Callable[[], object], type[Exception], str]] = {
         UsageError,
         "-1 workers cannot write problems: give --workers 1 or more",
     ),
-    "another count": (
-        lambda: again(count=99),
-        UsageError,
-        "data holds 100 problems of addition up to 8 digits (seed 0, split train, version 1), "
-        "not 99 problems of addition up to 8 digits (seed 0, split train, version 1): choose "
-        "another --out, or --fresh to write over it",
-    ),
     "a damaged file": (
         read_damaged,
         Failure,
@@ -157,11 +145,6 @@ CALLS: dict[str, tuple[Callable[[], object], type[Exception], str]] = {
         "answers.jsonl is corrupt: a line has no problem or no answer; --fresh asks again",
     ),
     # Grids.
-    "a grid that is too small": (
-        lambda: check_covers(4, 5),
-        UsageError,
-        "a grid to 4 digits does not cover the 5 trained digits: score to 5 digits or more",
-    ),
     "a seed that is not there": (
         lambda: Panel.of([flat("fire", 0)]).only(1),
         UsageError,
@@ -196,11 +179,6 @@ CALLS: dict[str, tuple[Callable[[], object], type[Exception], str]] = {
         UsageError,
         "sinusoidal needs an even hidden_size, not 15",
     ),
-    "an odd head": (
-        lambda: build("rope", setting(head_dim=7)),
-        UsageError,
-        "a rotary encoding needs an even head_dim, not 7",
-    ),
     "past a learned table": (
         lambda: embedded("learned", "1" * 53),
         UsageError,
@@ -230,22 +208,11 @@ CALLS: dict[str, tuple[Callable[[], object], type[Exception], str]] = {
         UsageError,
         "attention backend 'varlen' needs a CUDA GPU; what can do it here: auto, eager, sdpa",
     ),
-    "a backend that is misspelt": (
-        lambda: choose_backend("spda", Needs(), CPU),
-        UsageError,
-        "unknown attention backend 'spda': did you mean 'sdpa'? Known: auto, eager, flash-attn, "
-        "fused, sdpa, varlen",
-    ),
     # The API.
     "a number for a name": (
         lambda: tape_arith.train(NUMBER),
         UsageError,
         "--pe must be text, not 5",
-    ),
-    "a number for a flag": (
-        lambda: tape_arith.train("rope", fresh=NUMBER),
-        UsageError,
-        "--fresh must be true or false, not 5",
     ),
     "an unknown policy": (
         lambda: TrainOptions(on_nonfinite=WORD),

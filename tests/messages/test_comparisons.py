@@ -1,8 +1,5 @@
 """What the commands that compare runs say."""
 
-from collections.abc import Callable
-from pathlib import Path
-
 import pytest
 
 from tests.helpers.messages import assert_says
@@ -38,9 +35,6 @@ REFUSED: Table = {
             "no scored run in runs/mini: runs/mini is the folder of one preset: name that of all "
             "runs, --runs runs"
         ),
-        "heatmap --pe fire --figure map.jpg": (
-            "cannot draw map.jpg: a figure's name ends in .png, .svg or .pdf"
-        ),
         "curves --pe rope --figure .png": (
             "cannot draw .png: a figure's name ends in .png, .svg or .pdf"
         ),
@@ -67,19 +61,11 @@ REFUSED: Table = {
         "leaderboard --contrast 'fire - fire'": (
             "a contrast reads A - B with spaces, as in 'aug-rope - rope', not 'fire - fire'"
         ),
-        "leaderboard --contrast 'fire - roppe'": ("unknown encoding 'roppe': did you mean 'rope'?"),
         "curves --pe rope,nope": (
             "no run of nope in runs/* with the others: tape-arith train --pe nope --preset mini "
             "makes one"
         ),
         "curves --pe tape+yarn": "tape+yarn is trained as tape: name that, for its curves",
-        "curves --pe rope --preset paper-40": (
-            "no run of rope in runs/paper-40: tape-arith train --pe rope --preset paper-40 makes "
-            "one"
-        ),
-        "report --pe fire,nope": (
-            "no scored run of nope in runs/mini: tape-arith train --pe nope --preset mini"
-        ),
         "tasks srot": "unknown scored task or preset 'srot': Known: addition, mini",
         "tasks parity": "no run of parity is scored here: mini are",
     },
@@ -118,7 +104,6 @@ REFUSED: Table = {
             "there are runs of fire, rope in mini, paper-20: choose one with --preset"
         ),
         "leaderboard": "there are runs of all in mini, paper-20: choose one with --preset",
-        "curves --pe all": "there are runs of all in mini, paper-20: choose one with --preset",
     },
 }
 
@@ -127,10 +112,6 @@ NOTED: Table = {
         "list --runs runs/mini": (
             "no run in runs/mini: runs/mini is the folder of one preset: name that of all runs, "
             "--runs runs"
-        ),
-        "list --runs runs/mini/rope": (
-            "no run in runs/mini/rope: runs/mini/rope is the folder of one encoding: name that of "
-            "all runs, --runs runs"
         ),
     },
     prepared.fire_scored_in_part: {
@@ -186,11 +167,11 @@ NOTED: Table = {
 }
 
 
+@pytest.mark.usefixtures("prepared_runs")
 @pytest.mark.parametrize(
-    ("code", "prepare", "line", "sentence"), rows(refused=REFUSED, noted=NOTED)
+    ("prepared_runs", "code", "line", "sentence"),
+    rows(refused=REFUSED, noted=NOTED),
+    indirect=["prepared_runs"],
 )
-def test_what_is_said(
-    code: int, prepare: Callable[[], None], line: str, sentence: str, comparison: Path
-) -> None:
-    prepare()
+def test_what_is_said(code: int, line: str, sentence: str) -> None:
     assert_says(line, code, sentence)

@@ -46,13 +46,8 @@ REFUSED = {
         "'fire+rope': fire and rope each define attention, and one part at most can; the others "
         "only embed"
     ),
-    "abacus+rope+tape": (
-        "'abacus+rope+tape': rope and tape each define attention, and one part at most can; the "
-        "others only embed"
-    ),
     "abacus+nope": "'abacus+nope': nope adds nothing to the others; leave it out",
     "abacus+fire+yarn": "'yarn' changes the frequencies of a rotary encoding; FIRE has none",
-    "fire+ntk": "'ntk' changes the frequencies of a rotary encoding; FIRE has none",
     "selective-rope+yarn": (
         "'yarn' changes the frequencies of a rotary encoding; SelectiveRoPE has none"
     ),
@@ -105,7 +100,6 @@ NAMES = {
     "fire:": "'fire:': an option reads key=value, not ''",
     "fire:init_l=inf": "'fire:init_l=inf': init_l must be a number, not 'inf'",
     "fire:width=3:width=4": "'fire:width=3:width=4' gives width twice",
-    "fire+": "unknown encoding or extrapolation '': Known: ...",
     "rope+yran": "unknown encoding or extrapolation 'yran': did you mean 'yarn'?",
     "abacus+rope+abacus:k=3": "'abacus+rope+abacus:k=3' names abacus twice",
     "abacus+yarn:ramp=paper+rope": (

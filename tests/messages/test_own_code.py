@@ -73,17 +73,6 @@ REFUSED: list[tuple[dict[str, str], str, str]] = [
         for name in ("mine", "mine.toml")
     ),
     (
-        encoding(),
-        "check mine.py:Mine:slope=2",
-        "unknown option of mine.py:Mine 'slope': did you mean 'scale'? Known: scale",
-    ),
-    (
-        encoding(),
-        "check mine.py:Other",
-        ".../mine.py defines no public class 'Other', only Mine: names and options are "
-        "read from where the class is written",
-    ),
-    (
         encoding(end="raise KeyError('here')"),
         "train --pe mine.py:Mine TINY",
         "mine.py:Mine cannot be imported: KeyError: 'here' (line 13 of mine.py)",
@@ -126,21 +115,10 @@ REFUSED: list[tuple[dict[str, str], str, str]] = [
         "mine.py:Mine` checks all promises",
     ),
     (
-        model("Other"),
-        "train --model mine.py:Mine TINY",
-        ".../mine.py defines no public class 'Mine', only Other: names and options are read from "
-        "where the class is written",
-    ),
-    (
         model(base="nn.Linear"),
         "train --model mine.py:Mine TINY",
         "mine.py:Mine is no encoding: it must be a subclass of PositionalEncoding, or say that "
         "its kind is 'other model'",
-    ),
-    (
-        model(),
-        "train --model mine.py:Mine+rope TINY",
-        "mine.py:Mine+rope: nothing can be joined to a model with a plus",
     ),
     (
         model(),
@@ -154,18 +132,10 @@ REFUSED: list[tuple[dict[str, str], str, str]] = [
         "its own: leave them out",
     ),
     (
-        model(),
-        "train --pe rope --model mine.py:Mine TINY",
-        "train takes one encoding: `tape-arith run --pe rope,mine.py:Mine` takes several",
-    ),
-    ({}, "check gone.py:Mine", "'gone.py': there is no such file, as seen from this folder"),
-    (task(), f"{TRAIN} ''", "unknown task '': Known: ..."),
-    (
         task(),
         f"{TRAIN} sort+copy",
         "unknown task 'sort+copy': did you mean 'sort'? Known: ...",
     ),
-    (task(), f"{TRAIN} sort:pad", "'sort:pad': an option reads key=value, not 'pad'"),
     (
         task(),
         f"{TRAIN} sort:modulus=3",
@@ -197,22 +167,6 @@ REFUSED: list[tuple[dict[str, str], str, str]] = [
         task(),
         f"{TRAIN} gone.py:Task",
         "'gone.py': there is no such file, as seen from this folder",
-    ),
-    (
-        task(),
-        f"{TRAIN} own.py",
-        "'own.py': say which class of the file it is, as in own.py:Mine",
-    ),
-    (
-        task(),
-        f"{TRAIN} own.py:Other",
-        ".../own.py defines no public class 'Other', only Copy: names and options are read "
-        "from where the class is written",
-    ),
-    (
-        task(),
-        f"{TRAIN} own.py:Copy:minus=1",
-        "unknown option of own.py:Copy 'minus': Known: none",
     ),
     (
         task("symbols = '→'"),
