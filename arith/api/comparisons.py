@@ -220,8 +220,8 @@ def study(
     """
     from tape_arith.arith.studies import DEFAULT_PROBLEMS, load
 
-    given = {"problem": problem, "layer": layer, "double": double or None}
-    options = {name: value for name, value in given.items() if value is not None}
+    options = {"problem": problem, "layer": layer, "double": double or None}
+    options = {name: value for name, value in options.items() if value is not None}
     module = load(kind, options)
     from tape_arith.arith.studies.inputs import comparable_runs
 
@@ -242,11 +242,11 @@ def select(
 ) -> Selection:
     """Return the selected runs. Raises UsageError for an unknown preset or split, or two tasks."""
     evaluation_set = EvaluationSet(known_split(split), max_digits)
-    root, *others = map(Path, [runs] if isinstance(runs, str | Path) else runs)
+    root, *other_roots = map(Path, [runs] if isinstance(runs, str | Path) else runs)
     preset = known_preset(preset)
     if preset is not None and task is not None:
         preset, task = with_task(preset, canonical_task(task)), None
-    return Selection(root, _joined(pe), preset, task, evaluation_set, tuple(others))
+    return Selection(root, _joined(pe), preset, task, evaluation_set, tuple(other_roots))
 
 
 def _joined(pe: str | Sequence[object]) -> str:

@@ -200,8 +200,8 @@ def score_language_model(
         task = plain(load_preset(preset).task)
     name, config = recipe(preset, task, {**(settings or {}), **more})
     prompts, model = Prompts(config, template, shots), LanguageModel(api, arguments)
-    usual = Path("language-models", slug(name), f"{slug(model.name)}-{shots}-shot")
+    default_out = Path("language-models", slug(name), f"{slug(model.name)}-{shots}-shot")
     with stopping(stopper) as stop:
         return score.score_language_model(
-            model, prompts, name, config, Path(out or usual), fresh=fresh, should_stop=stop
+            model, prompts, name, config, Path(out or default_out), fresh=fresh, should_stop=stop
         )

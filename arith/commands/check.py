@@ -12,17 +12,12 @@ from tape_arith.arith.errors import EXIT_FAILED
 EXAMPLE = "tape-arith check mine.py:Mine"
 SCHEMA = 1
 
-
-def _complete(incomplete: str) -> list[str]:
-    return completion.complete_encoding(incomplete) + completion.complete_task(incomplete)
-
-
 _Name = Annotated[
     str,
     typer.Argument(
         metavar="FILE.py:CLASS|NAME",
         help="The class of a file, or a name of `tape-arith list`, with its options.",
-        autocompletion=_complete,
+        autocompletion=completion.complete_part,
     ),
 ]
 

@@ -44,6 +44,11 @@ def complete_task(incomplete: str) -> list[str]:
     return [f"{head}:{ending}" for ending in endings if ending.startswith(last)]
 
 
+def complete_part(incomplete: str) -> list[str]:
+    """Complete an encoding or a task."""
+    return complete_encoding(incomplete) + complete_task(incomplete)
+
+
 def _sweep_names() -> list[str]:
     from tape_arith.arith.sweeps.sweep import sweep_names
 

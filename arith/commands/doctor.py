@@ -1,15 +1,11 @@
 """`tape-arith doctor`: check this machine."""
 
 import json
-from typing import TYPE_CHECKING
 
 import typer
 
 from tape_arith.arith.commands import option
 from tape_arith.arith.errors import EXIT_FAILED
-
-if TYPE_CHECKING:
-    from tape_arith.arith.doctor import Check
 
 EXAMPLE = "tape-arith doctor"
 SCHEMA = 3
@@ -25,7 +21,7 @@ def command(as_json: option.AsJson = False) -> None:
     machine = describe_machine()
     if not as_json:
         print(machine, flush=True)
-    checks: list[Check] = []
+    checks = []
     for check in examine():
         checks.append(check)
         if not as_json:

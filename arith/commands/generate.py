@@ -41,8 +41,8 @@ def command(
     from tape_arith.arith.api import runs as api
 
     if verify is not None:
-        given = (preset, out, count, seed, workers or None, format, task, settings)
-        if fresh or any(option is not None for option in given):
+        options = (preset, out, count, seed, workers or None, format, task, settings)
+        if fresh or any(value is not None for value in options):
             raise UsageError("--verify DIR only checks a dataset: leave out other options")
         print(api.verify(verify))
         return

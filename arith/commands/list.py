@@ -12,18 +12,14 @@ from tape_arith.arith.terminal import show
 
 EXAMPLE = "tape-arith list tape"
 
-
-def _known_names() -> list[str]:
-    known = completion.complete_encoding("") + completion.complete_task("")
-    return ["sweeps", *presets(), *known]
-
-
 _Name = Annotated[
     str | None,
     typer.Argument(
         metavar="NAME",
         help="Show only this, in full: an encoding, a task, a preset, or `sweeps`.",
-        autocompletion=completion.complete_among(_known_names),
+        autocompletion=completion.complete_among(
+            lambda: ["sweeps", *presets(), *completion.complete_part("")]
+        ),
     ),
 ]
 _Cite = Annotated[

@@ -13,9 +13,6 @@ from tape_arith.arith.terminal import say
 
 EXAMPLE = "tape-arith study errors runs/mini/rope/seed-0 runs/mini/fire/seed-0 --figure errors.png"
 
-_FORMATS = ("markdown", "csv", "json")
-
-
 _Kind = Annotated[
     str,
     typer.Argument(
@@ -73,7 +70,7 @@ def command(
     from tape_arith.arith.compare.terminal import print_markdown
     from tape_arith.arith.figures.style import figure_format, save
 
-    form = chosen_format(format, _FORMATS, as_csv=as_csv, as_json=as_json)
+    form = chosen_format(format, ("markdown", "csv", "json"), as_csv=as_csv, as_json=as_json)
     if figure is not None:
         figure_format(figure)
     configure(threads)

@@ -13,7 +13,6 @@ from tape_arith.arith.terminal import say
 
 EXAMPLE = "tape-arith sweep paper-20 --time-limit 25m"
 
-
 _Sweep = Annotated[
     str,
     typer.Argument(

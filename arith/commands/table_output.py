@@ -66,7 +66,12 @@ class TableOutput:
                 "--wide is for the terminal: leave out --wide, or --out and the format"
             )
         if out and not kind:
-            kind = _format_of(out)
+            kind = _ENDINGS.get(out.suffix.lower())
+            if kind is None:
+                known = ", ".join(_ENDINGS)
+                raise UsageError(
+                    f"{out} has none of the endings {known}: give it one, or add --format"
+                )
         width, no_caption = looks
         if width and not figure:
             raise UsageError("--width changes a figure: add --figure")
@@ -112,14 +117,6 @@ class TableOutput:
             print(text, end="")
         elif not (self.out or self.figure):
             show_in_terminal()
-
-
-def _format_of(out: Path) -> str:
-    kind = _ENDINGS.get(out.suffix.lower())
-    if kind is None:
-        known = ", ".join(_ENDINGS)
-        raise UsageError(f"{out} has none of the endings {known}: give it one, or add --format")
-    return kind
 
 
 def chosen_format(

@@ -62,8 +62,8 @@ def export_run(
     answer_width(_two_operands(record.config.task))
     name = Name(record.name.encoding, extrapolation)
     # A name that is an identifier, because transformers imports the folder.
-    usual = re.sub(r"\W", "_", f"{record.preset}-{slug(str(name))}-seed-{record.seed}")
-    out = out or Path("exports") / usual
+    default_name = re.sub(r"\W", "_", f"{record.preset}-{slug(str(name))}-seed-{record.seed}")
+    out = out or Path("exports") / default_name
     grid = run.grid_file(name.extrapolation)
     facts = {
         "format": "transformers",

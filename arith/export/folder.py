@@ -52,7 +52,7 @@ def exported(out: Path, facts: dict[str, Any], fresh: bool) -> Iterator[Path]:
             raise UsageError(f"{out} {reason}") from None
         if not fresh:
             raise UsageError(f"{out} exists: --fresh writes it again, or choose another --out")
-    temporary, before = temporary_path(out), temporary_path(out)
+    temporary, replaced = temporary_path(out), temporary_path(out)
     try:
         out.parent.mkdir(parents=True, exist_ok=True)
         remove_stale_temporaries(out.parent, out.name)
@@ -60,7 +60,7 @@ def exported(out: Path, facts: dict[str, Any], fresh: bool) -> Iterator[Path]:
         yield temporary
         write_document(temporary / _MARK, facts, _KIND)
         if out.exists():
-            out.rename(before)
+            out.rename(replaced)
         temporary.rename(out)
     except OSError as error:
         raise Failure(f"cannot write {out}: {error.strerror or error}") from error
@@ -68,7 +68,7 @@ def exported(out: Path, facts: dict[str, Any], fresh: bool) -> Iterator[Path]:
         raise Failure(str(error).replace(str(temporary), str(out))) from error
     finally:
         with suppress(OSError):
-            if before.exists() and not out.exists():
-                before.rename(out)
+            if replaced.exists() and not out.exists():
+                replaced.rename(out)
             remove(temporary)
-            remove(before)
+            remove(replaced)

@@ -48,13 +48,13 @@ def source_files(name: Name, version: str) -> dict[str, str]:
             )
     imports, classes = set[tuple[str, str]](), []
     for each in parts:
-        own = _class_name(each)
-        imports.add((_flat(each), own))
+        class_name = _class_name(each)
+        imports.add((_flat(each), class_name))
         if each.modifier is not None:
             modifier = _class_name(each.modifier)
             imports.add((_flat(each.modifier), modifier))
-            own = f'type("{modifier}{own}", ({modifier}, {own}), {{}})'
-        classes.append((each.name, own))
+            class_name = f'type("{modifier}{class_name}", ({modifier}, {class_name}), {{}})'
+        classes.append((each.name, class_name))
     files["parts.py"] = render(
         "classes.py", imports=sorted(imports), classes=sorted(classes), version=version
     )

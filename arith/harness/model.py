@@ -67,8 +67,8 @@ class LanguageModel:
 
         try:
             if self._loaded is None:
-                usual = {} if "device=" in self._arguments else {"device": detect().device}
-                self._loaded = get_model(self._api).create_from_arg_string(self._arguments, usual)
+                device = {} if "device=" in self._arguments else {"device": detect().device}
+                self._loaded = get_model(self._api).create_from_arg_string(self._arguments, device)
             # Its own cache would be unpickled.
             self._loaded.set_cache_hook(SimpleNamespace(add_partial=listen))
             generate = self._loaded.generate_until

@@ -119,11 +119,11 @@ def _whole_lines(path: Path) -> list[dict[str, Any]]:
         return []
     with open_file(path) as file:
         content = file.read()
-    whole = content[: content.rfind(b"\n") + 1]
-    if len(whole) < len(content):
-        os.truncate(path, len(whole))
+    finished = content[: content.rfind(b"\n") + 1]
+    if len(finished) < len(content):
+        os.truncate(path, len(finished))
     try:
-        lines: list[dict[str, Any]] = list(map(parse_json, whole.decode().splitlines()))
+        lines: list[dict[str, Any]] = list(map(parse_json, finished.decode().splitlines()))
         if any(line.keys() != {"problem", "answer"} for line in lines[1:]):
             raise ValueError("a line has no problem or no answer")
     except (ValueError, AttributeError) as error:
