@@ -79,24 +79,19 @@ def how_to_unpack(archive: Path) -> str:
 
 @cache
 def _unpacked(archive: Path, *version: int) -> Path:
-    """Return a folder of what an archive holds; `version` tells whether it was replaced since."""
-    folder = mkdtemp(prefix="tape-arith-")
+    """Unpack the results of an archive; `version` tells whether it was replaced since."""
+    folder, size = Path(mkdtemp(prefix="tape-arith-")), 0
     atexit.register(rmtree, folder, ignore_errors=True)
-    _extract(archive, Path(folder))
-    return Path(folder)
-
-
-def _extract(path: Path, folder: Path) -> None:
-    size = 0
-    with tarfile.open(path, "r:gz") as archive:
-        for member in archive:
+    with tarfile.open(archive, "r:gz") as members:
+        for member in members:
             name = member.name.removeprefix("./")  # as `tar -C runs .` has it
             if not (member.isreg() and _RESULT.fullmatch(name)):
                 continue
             size += member.size
             if size > _LARGEST:
-                raise Failure(f"{path.name} holds more than 1 GiB of results: send it in parts")
-            file, content = folder / name, archive.extractfile(member)
+                raise Failure(f"{archive.name} holds more than 1 GiB of results: send it in parts")
+            file, content = folder / name, members.extractfile(member)
             assert content is not None  # it is a regular file
             file.parent.mkdir(parents=True, exist_ok=True)
             file.write_bytes(content.read())
+    return folder

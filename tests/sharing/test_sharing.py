@@ -151,6 +151,10 @@ def test_what_is_wrong_is_named(name: str, comparison: Path) -> None:
     (line,) = (line for line in result.out.splitlines() if not line.startswith("valid   mini/"))
     assert result.code == 1 and line.startswith("INVALID mini/rope/seed-0: ") and message in line
     assert "--fresh" not in line  # that is for whoever has the run
+
+
+def test_what_is_wrong_is_not_packed(comparison: Path) -> None:
+    more_exact(ROPE)
     assert "mini/rope/seed-0" in refused("pack", "runs", "-o", "lab.tgz", code=1)
     assert not Path("lab.tgz").exists()
 
