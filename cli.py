@@ -186,7 +186,7 @@ def _options(
 
 
 @cache
-def command_line() -> TyperGroup:
+def all_commands() -> TyperGroup:
     """Return all commands, which take longer to build than most calls of one."""
     group = typer.main.get_command(app)
     assert isinstance(group, TyperGroup)
@@ -224,7 +224,7 @@ def _run(arguments: list[str]) -> int | None:
     leave it as a RuntimeError of the library that holds it.
     """
     try:
-        code: int | None = command_line()(arguments, standalone_mode=False)
+        code: int | None = all_commands()(arguments, standalone_mode=False)
         return code
     except Exception as error:
         if _interruptions:

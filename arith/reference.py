@@ -67,9 +67,9 @@ def _files(folder: Path) -> Iterator[tuple[str, str]]:
 
 def _commands() -> Iterator[tuple[str, str]]:
     """Yield each command's help, as in a terminal of 100 columns."""
-    from tape_arith.cli import command_line
+    from tape_arith.cli import all_commands
 
-    group = command_line()
+    group = all_commands()
     options = {"resilient_parsing": True, **group.context_settings}
     with patch.dict(os.environ, COLUMNS=str(_COLUMNS)):
         for name, command in group.commands.items():
