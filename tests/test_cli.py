@@ -29,7 +29,7 @@ from tape_arith.models.hardware import Hardware
 from tests.helpers.tiny_runs import done, refused, settings
 
 ROOT = Path(__file__).resolve().parents[1]
-COMMANDS: dict[str, Any] = cli.all_commands().commands
+COMMANDS: dict[str, Any] = dict(cli.all_commands().commands)
 MODULE = [sys.executable, "-m", "tape_arith"]
 
 

@@ -38,7 +38,7 @@ TEXT = "\n".join(path.read_text(encoding="utf-8") for path in READMES)
 BLOCK = re.compile(r"^```(sh|python)\n(.*?)^```$", flags=re.MULTILINE | re.DOTALL)
 ELSEWHERE = {"make"}
 """Programs of the README that set up an environment, which is there."""
-COMMANDS: dict[str, Any] = cli.all_commands().commands
+COMMANDS: dict[str, Any] = dict(cli.all_commands().commands)
 
 
 def blocks(language: str) -> list[str]:

@@ -25,7 +25,7 @@ from tape_arith.arith.runs.run import Run
 from tape_arith.arith.sweeps.jobs import plan
 from tests.helpers.tiny_runs import done, settings
 
-COMMANDS: dict[str, Any] = cli.all_commands().commands
+COMMANDS: dict[str, Any] = dict(cli.all_commands().commands)
 HARD = EvaluationSet(CARRY, 9)
 
 
