@@ -7,15 +7,10 @@ from functools import cached_property
 from typing import Any, Generic, NamedTuple, TypeVar
 
 from tape_arith.arith.compare import captions
-from tape_arith.arith.compare.columns import (
-    UNKNOWN,
-    Column,
-    notes_of,
-    numbers,
-    panel_columns,
-)
+from tape_arith.arith.compare.columns import UNKNOWN, Column, notes_of, numbers, panel_columns
 from tape_arith.arith.compare.costs import Training, cost_columns, format_median
 from tape_arith.arith.compare.effects import (
+    RANKED_BY,
     Contrast,
     Effect,
     contrasts_note,
@@ -81,12 +76,9 @@ class Row:
         return [run.record.seconds.get("train") if run else None for run in self.runs]
 
     def content(self) -> dict[str, Any]:
-        """Return the numbers for JSON that no column has."""
+        """Return the numbers for JSON."""
         panel, states = self.panel, self.last_states
-        finals = {
-            "final_answers": panel.final_answers,
-            "final_answers_of": panel.final_answers_of,
-        }
+        finals = ("final_answers", "final_answers_of") if panel.final_answers else ()
         intervals = {region: panel.interval(region) for region in panel.regions}
         return {
             "encoding": panel.name,
@@ -106,8 +98,9 @@ class Row:
             "trainings": [training._asdict() for training in self.trainings],
             "parameters": self.parameters,
             "flops_a_token": self.flops_a_token,
-            **(finals if panel.final_answers else {}),
+            **{key: getattr(panel, key) for key in finals},
             "converged": panel.convergence is None,
+            "last_states_range": self.last_states_range,
         }
 
 
@@ -192,7 +185,7 @@ class Board(Ranking[Row]):
             "settings": next((panel.settings for panel in self.panels if panel.settings), {}),
             "trained_digits": first.trained_digits,
             "max_digits": first.max_digits,
-            "axes": [axis._asdict() for axis in first.axes],
+            "axes": [asdict(axis) for axis in first.axes],
             "budget": first.budget.as_dict(),
             "evaluation": first.evaluation.as_dict(),
         }
@@ -215,11 +208,15 @@ class Board(Ranking[Row]):
     @cached_property
     def columns(self) -> list[Column[Row]]:
         """Return the columns in the order of the table: a new one is an entry here."""
+
+        def each_seed(row: Row) -> Sequence[float]:
+            return row.panel.seed_means(RANKED_BY)
+
         of_panel = panel_columns(self.panels, self.labels)
         pairs = ("one_longer", "both_longer")
         placed = ("encoding", "seeds", "interval", "out_of_distribution", *pairs, "converged")
         return [
-            Column("section", numbers=lambda row: {"section": row.section}),
+            Column("section", value=lambda row: row.section),
             Column(
                 "rank",
                 "#",
@@ -242,14 +239,12 @@ class Board(Ranking[Row]):
             ),
             of_panel["seeds"],
             of_panel["interval"],
-            replace(of_panel["out_of_distribution"], best=_by_rank),
+            replace(of_panel["out_of_distribution"], best=lambda row: row.rank and -row.rank),
             Column(
                 "each_seed",
                 "each seed, %",
-                _each_seed,
-                numbers=lambda row: {
-                    "out_of_distribution_seeds": row.panel.seed_means("out_of_distribution")
-                },
+                lambda row: " ".join(f"{100 * mean:.1f}" for mean in each_seed(row)) or UNKNOWN,
+                numbers=lambda row: {f"{RANKED_BY}_seeds": each_seed(row)},
             ),
             *(of_panel[key] for key in pairs if key in of_panel),
             *(column for key, column in of_panel.items() if key not in placed),
@@ -258,8 +253,7 @@ class Board(Ranking[Row]):
                 "last_states",
                 "last states",
                 lambda row: format_median([row.last_states_range], "{:.1%}"),
-                value=lambda row: row.last_states_range,
-                name="last_states_range",
+                numbers=lambda row: {"last_states_range": row.last_states_range},
                 legend="last states: the range of a run's last saved states, in points",
                 note=self._time_note,
             ),
@@ -267,8 +261,7 @@ class Board(Ranking[Row]):
                 "training_min",
                 "training, min",
                 lambda row: format_median((s and s / 60 for s in row.train_seconds), "{:.1f}"),
-                value=lambda row: row.train_seconds,
-                name="train_seconds",
+                numbers=lambda row: {"train_seconds": row.train_seconds},
                 note=self._time_note,
             ),
             *(cost_columns(self.rows) if self.costs else ()),
@@ -323,12 +316,3 @@ class Board(Ranking[Row]):
             "meanwhile included), in percentage points, mean over seeds. "
             "Training: median over seeds of the time it took where it ran."
         )
-
-
-def _by_rank(row: Row) -> float | None:
-    return None if row.rank is None else -row.rank
-
-
-def _each_seed(row: Row) -> str:
-    means = row.panel.seed_means("out_of_distribution")
-    return " ".join(f"{100 * mean:.1f}" for mean in means) or UNKNOWN

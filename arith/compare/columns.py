@@ -39,11 +39,9 @@ class Column(Generic[T]):
     write: Callable[[T], str] | None = None
     """Returns the text of a row; None: the text of `value`."""
     value: Callable[[T], object] | None = None
-    """Returns the number of a row for CSV and JSON."""
-    name: str = ""
-    """The key of `value` in files, if it is not `key`."""
+    """Returns the number of a row in CSV, where its key is that of the column."""
     numbers: Callable[[T], Mapping[str, object]] | None = None
-    """Returns the numbers of a row by key for CSV, if JSON has them elsewhere."""
+    """Returns the numbers of a row in CSV, if they have keys of their own."""
     left: bool = False
     """Whether its texts are aligned left."""
     shown: bool = True
@@ -73,9 +71,9 @@ class Column(Generic[T]):
 
     def entries(self, row: T) -> Mapping[str, object]:
         """Return the numbers of a row by their keys in CSV."""
-        if self.value is not None:
-            return {self.name or self.key: self.value(row)}
-        return {} if self.numbers is None else self.numbers(row)
+        if self.numbers is not None:
+            return self.numbers(row)
+        return {} if self.value is None else {self.key: self.value(row)}
 
 
 def texts(columns: Iterable[Column[T]], rows: Iterable[T]) -> pd.DataFrame:
@@ -145,23 +143,13 @@ def panel_columns(
     labels  the names to print for encodings
     """
     regions = [region for region in REGIONS if any(region in panel.regions for panel in panels)]
-    finals = [panel for panel in panels if panel.final_answers]
-
-    def name(row: Any) -> str:
-        return str(row.panel.name)
-
-    def converged(row: Any) -> str:
-        return row.panel.convergence or "yes"
-
-    def interval(row: Any) -> dict[str, object]:
-        return {"interval": "seeds" if len(row.panel.seeds) > 1 else "problems"}
-
+    decoded = max(panel.final_answers_of for panel in panels)
     columns: list[Column[Any]] = [
         Column(
             "encoding",
             "encoding",
-            lambda row: labels.get(name(row), name(row)),
-            value=name,
+            lambda row: labels.get(row.panel.name, row.panel.name),
+            value=lambda row: row.panel.name,
             left=True,
             printed=True,
             importance=1,
@@ -169,7 +157,7 @@ def panel_columns(
         Column(
             "seeds",
             "seeds",
-            lambda row: _seed_count(row.panel),
+            lambda row: f"{len(row.panel.seeds)}" + f" {OVER_PROBLEMS}" * _is_one_run(row),
             value=lambda row: row.panel.seeds,
             printed=True,
             importance=5,
@@ -177,36 +165,41 @@ def panel_columns(
         Column(
             "converged",
             "converged",
-            converged,
-            numbers=lambda row: {"converged": converged(row)},
+            value=lambda row: row.panel.convergence or "yes",
             left=True,
             shown=any(panel.convergence for panel in panels),
             printed=True,
         ),
-        Column("interval", numbers=interval),
+        Column("interval", value=lambda row: "problems" if _is_one_run(row) else "seeds"),
         *map(_region, regions),
-        *([_final_answer(max(panel.final_answers_of for panel in panels))] if finals else []),
+        *[_final_answer(decoded)] * bool(decoded),
         *(_longer(more, panels[0]) for more in _LONGER),
-        *([_right_tokens()] if "out_of_distribution" in regions else []),
+        _of_seeds(
+            "right_tokens",
+            "right tokens, %",
+            lambda row: row.panel.right_tokens,
+            importance=21,
+            note="Right tokens: the share of right answer tokens out of distribution, each after "
+            "the right ones before it; unlike exact match it is not scored again near a tie.",
+        ),
         *(_solved_to(share, panels[0]) for share in SOLVED),
     ]
     return {column.key: column for column in columns}
 
 
-def _seed_count(panel: Panel) -> str:
-    """Return the number of seeds; for a single seed, also what its ± covers."""
-    return str(len(panel.seeds)) if len(panel.seeds) > 1 else f"1 {OVER_PROBLEMS}"
+def _is_one_run(row: Any) -> bool:
+    """Tell whether intervals of a row are over problems, for want of seeds."""
+    return len(row.panel.seeds) == 1
 
 
 def _region(region: Region) -> Column[Any]:
     def entries(row: Any) -> dict[str, object]:
-        panel: Panel = row.panel
-        if region not in panel.regions:
+        if region not in row.panel.regions:
             return {}
-        numbers: dict[str, object] = {region: panel.mean(region)}
-        for part in ("half_width", "low", "high"):
-            numbers[f"{region}_{part}"] = getattr(panel.interval(region), part, None)
-        return numbers | {f"{region}_seeds": panel.seed_means(region)}
+        interval, seeds = row.panel.interval(region), row.panel.seed_means(region)
+        parts = {"": "mean", "_half_width": "half_width", "_low": "low", "_high": "high"}
+        numbers = {region + end: getattr(interval, part, None) for end, part in parts.items()}
+        return {**numbers, f"{region}_seeds": seeds}
 
     def text(row: Any) -> str:
         has = region in row.panel.regions
@@ -256,17 +249,6 @@ def _longer(more: int, panel: Panel) -> Column[Any]:
         values,
         importance=18 + more,
         note=f"{length} {counted}: exact match where {longer} {length}, {more} more than trained.",
-    )
-
-
-def _right_tokens() -> Column[Any]:
-    return _of_seeds(
-        "right_tokens",
-        "right tokens, %",
-        lambda row: row.panel.right_tokens,
-        importance=21,
-        note="Right tokens: the share of right answer tokens out of distribution, each after the "
-        "right ones before it; unlike exact match it is not scored again near a tie.",
     )
 
 

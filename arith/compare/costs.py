@@ -57,15 +57,8 @@ def cost_columns(rows: Sequence[Any]) -> list[Column[Any]]:
         trainings = [training for row in rows for training in row.trainings]
         return sorted({training.machine for training in trainings if training.machine})
 
-    def of_encoding(fact: str, head: str, key: str, **more: Any) -> Column[Any]:
-        return Column(
-            fact,
-            head,
-            lambda row: format_median([getattr(row, fact)], "{:,.0f}", UNKNOWN),
-            numbers=lambda row: {key: getattr(row, fact)},
-            printed=True,
-            **more,
-        )
+    def count(number: int | float | None) -> str:
+        return UNKNOWN if number is None else f"{number:,.0f}"
 
     def of_training(key: str, head: str, form: str, fact: str, **more: Any) -> Column[Any]:
         def values(row: Any) -> list[Any]:
@@ -83,17 +76,21 @@ def cost_columns(rows: Sequence[Any]) -> list[Column[Any]]:
     columns = [
         *[Column("trained_on", "trained on", lambda row: ", ".join(machines(row)) or UNKNOWN)]
         * several,
-        of_encoding(
+        Column(
             "parameters",
             "parameters",
-            "parameters",
+            lambda row: count(row.parameters),
+            value=lambda row: row.parameters,
+            printed=True,
             importance=6,
             legend="parameters: those of the encoding",
         ),
-        of_encoding(
+        Column(
             "flops_a_token",
             "FLOPs a token",
-            "flops",
+            lambda row: count(row.flops_a_token),
+            numbers=lambda row: {"flops": row.flops_a_token},
+            printed=True,
             importance=7,
             legend="FLOPs: those that the encoding adds to a forward",
         ),
@@ -110,7 +107,7 @@ def cost_columns(rows: Sequence[Any]) -> list[Column[Any]]:
     return [replace(column, note=note) for column in columns]
 
 
-def format_median(values: Iterable[float | None], form: str, unknown: str = NOT_MEASURED) -> str:
-    """Format the median of the known values; return `unknown` if there are none."""
+def format_median(values: Iterable[float | None], form: str) -> str:
+    """Format the median of the known values; say if there are none."""
     known = [value for value in values if value is not None]
-    return form.format(median(known)).rstrip("%") if known else unknown
+    return form.format(median(known)).rstrip("%") if known else NOT_MEASURED

@@ -166,8 +166,7 @@ def ablation_table(families: Families) -> Table[Member]:
             "p",
             "p (Welch, Holm)",
             lambda member: UNKNOWN if member.p is None else f"{member.p:.2g}",
-            value=lambda member: member.p,
-            name="p_welch_holm",
+            numbers=lambda member: {"p_welch_holm": member.p},
         ),
     ]
     keys = ["encoding", "seeds", *DRAWN, "difference", "p", "converged"]

@@ -197,17 +197,6 @@ def _board_to_latex(
 
 def _board_to_json(board: Board, columns: Sequence[str] = ()) -> str:
     """Format everything as JSON: keys are stable, and `schema` counts changes of them."""
-
-    def content(row: Row) -> dict[str, Any]:
-        own = (column for column in board.columns if column.value is not None)
-        known = row.content()
-        return known | {
-            key: value
-            for column in own
-            for key, value in column.entries(row).items()
-            if key not in known
-        }
-
     document = {
         "schema": 3,
         "kind": "leaderboard",
@@ -219,7 +208,7 @@ def _board_to_json(board: Board, columns: Sequence[str] = ()) -> str:
         "conclusion": conclusion(board),
         "contrasts": [contrast.content() for contrast in board.contrasts],
         "sections": [
-            {"title": title, "why": reason, "rows": list(map(content, rows))}
+            {"title": title, "why": reason, "rows": [row.content() for row in rows]}
             for title, reason, rows in board.sections
         ],
         "left_out": [{"runs": runs, "why": reason} for runs, reason in board.left_out],
