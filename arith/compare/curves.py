@@ -3,7 +3,7 @@
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -69,7 +69,7 @@ def by_seed(rows: pd.DataFrame) -> dict[tuple[str, str, int], pd.DataFrame]:
 def to_json(content: Curves) -> str:
     """Format all curves as JSON, a list per column of `rows`; `schema` counts changes of keys."""
     facts = {key: value for key, value in content.__dict__.items() if key != "recorded"}
-    axes, rows = [axis._asdict() for axis in content.axes], content.rows.to_dict("list")
+    axes, rows = [asdict(axis) for axis in content.axes], content.rows.to_dict("list")
     return json_text({"schema": 2, **facts, "axes": axes, "rows": rows})
 
 

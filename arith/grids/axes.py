@@ -1,12 +1,16 @@
 """The axes of a grid, and the regions of its cells."""
 
 from collections.abc import Sequence
-from typing import Any, Literal, NamedTuple, get_args
+from dataclasses import dataclass
+from functools import cache
+from typing import Annotated, Any, Literal, Self, get_args
 
 import numpy as np
 from numpy.typing import NDArray
+from pydantic import Field, model_validator
 
 from tape_arith.arith.data.bucket import Bucket
+from tape_arith.arith.documents import Positive, Strict, Text
 from tape_arith.arith.tasks.load import load_task
 
 Bools = NDArray[np.bool_]
@@ -21,18 +25,27 @@ Numbers = Literal["none", "out", "all"]
 seeds."""
 
 
-class ScoredAxis(NamedTuple):
+@dataclass(frozen=True)
+class ScoredAxis(Strict):
     """An axis of a grid: its task's name and column, its shortest, trained and tested length.
 
     An axis of places is trained and tested up to its last place.
     """
 
-    name: str
-    column: str
-    counts: str
-    shortest: int
-    trained: int
-    tested: int
+    name: Text
+    column: Annotated[Text, Field(pattern=r"^[a-z][a-z0-9_]*$")]
+    counts: Literal["digits", "operands", "places"]
+    shortest: Positive
+    trained: Positive
+    tested: Positive
+
+    @model_validator(mode="after")
+    def _check_order(self) -> Self:
+        if not self.shortest <= self.trained <= self.tested:
+            raise ValueError("an axis has 'shortest' <= 'trained' <= 'tested'")
+        if self.is_place and self.trained < self.tested:
+            raise ValueError("all of the places of an axis are trained")
+        return self
 
     @property
     def lengths(self) -> Ints:
@@ -90,6 +103,7 @@ def cell_lengths(axes: Axes) -> Ints:
     return np.stack(np.meshgrid(*(axis.lengths for axis in axes), indexing="ij"), axis=-1)
 
 
+@cache
 def region_mask(region: Region, axes: Axes) -> Bools:
     """Return the cells of `region`: bool[*shape].
 

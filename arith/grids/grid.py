@@ -5,7 +5,7 @@ whose first operand has i digits and whose second has j; it is `array[i - 1, j -
 """
 
 import json
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from math import fsum
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
@@ -157,7 +157,7 @@ class Grid:
         names = [name for name in GridDocument.model_fields if name not in (*CELLS, *SEEN_CELLS)]
         facts: dict[str, Any] = {name: getattr(self, name) for name in names}
         facts |= {"budget": self.budget.as_dict(), "evaluation": self.evaluation.as_dict()}
-        facts["axes"] = [axis._asdict() for axis in self.axes]
+        facts["axes"] = [asdict(axis) for axis in self.axes]
         if not self.settings:
             del facts["settings"]
         if not self.chunk_rows:

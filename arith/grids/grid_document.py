@@ -1,13 +1,13 @@
 """The file of a grid: its keys, and what must hold between them."""
 
-from typing import Annotated, Any, ClassVar, Literal, Self, TypeVar
+from typing import Annotated, Any, ClassVar, Self, TypeVar
 
 import numpy as np
 from pydantic import BeforeValidator, Field, model_validator
 
 from tape_arith.arith.data.bucket import MOST_PER_CELL
 from tape_arith.arith.documents import Count, NonNegative, Part, Positive, Share, Text
-from tape_arith.arith.grids.axes import Axes, ScoredAxis, digit_pairs, region_mask, shape
+from tape_arith.arith.grids.axes import Axes, digit_pairs, region_mask, shape
 from tape_arith.arith.grids.facts import Budget, Evaluation
 
 CELLS = ("exact", "total", "right_share", "first_wrong")
@@ -27,23 +27,6 @@ def _as_rows(cells: Any) -> Any:
 _Cells = Annotated[list[list[_Value]], BeforeValidator(_as_rows)]
 
 
-class _Axis(Part):
-    name: Text
-    column: Annotated[Text, Field(pattern=r"^[a-z][a-z0-9_]*$")]
-    counts: Literal["digits", "operands", "places"]
-    shortest: Positive
-    trained: Positive
-    tested: Positive
-
-    @model_validator(mode="after")
-    def _check_order(self) -> Self:
-        if not self.shortest <= self.trained <= self.tested:
-            raise ValueError("an axis has 'shortest' <= 'trained' <= 'tested'")
-        if self.counts == "places" and self.trained < self.tested:
-            raise ValueError("all of the places of an axis are trained")
-        return self
-
-
 class GridDocument(Part):
     """The content of the file: counts and means of each cell, with the facts of the run."""
 
@@ -58,7 +41,7 @@ class GridDocument(Part):
     """In the file only if settings replace those of the preset."""
     seed: Count
     trained_digits: Positive
-    axes: tuple[_Axis, ...] = ()
+    axes: Axes = ()
     """In the file only if they are not the digits of two numbers."""
     budget: Budget
     evaluation: Evaluation
@@ -81,9 +64,7 @@ class GridDocument(Part):
 
     @property
     def scored_axes(self) -> Axes:
-        if not self.axes:
-            return digit_pairs(self.trained_digits, self.evaluation.max_digits)
-        return tuple(ScoredAxis(**axis.model_dump()) for axis in self.axes)
+        return self.axes or digit_pairs(self.trained_digits, self.evaluation.max_digits)
 
     @model_validator(mode="after")
     def _check_cells(self) -> Self:

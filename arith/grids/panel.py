@@ -119,40 +119,25 @@ class Panel:
     # ---- means of regions ------------------------------------------------------------------
 
     def seed_means(self, region: Region) -> tuple[float, ...]:
-        """Return the mean of each seed, or an empty tuple if the region has no cells."""
-        return self._seed_means[region]
+        """Return the mean of each seed that is scored; none if the region has no cells."""
+        means = (grid.mean(region) for grid in self.grids)
+        return tuple(mean for mean in means if mean is not None)
 
     def interval(self, region: Region) -> Interval | None:
         """Return the mean and its interval: over seeds, or over the problems of a single one.
 
         Returns None if the region is empty or a seed is not scored.
         """
-        return self._intervals[region]
+        means = self.seed_means(region)
+        if len(means) < len(self.grids):
+            return None
+        problems = int(self.total[self.first.mask(region)].sum())
+        return student_t(means) or one_run(means[0], problems)
 
     def mean(self, region: Region) -> float | None:
         """Return the mean over seeds, 0..1; None as `interval`."""
         interval = self.interval(region)
         return None if interval is None else interval.mean
-
-    @cached_property
-    def _seed_means(self) -> dict[Region, tuple[float, ...]]:
-        means = {region: [grid.mean(region) for grid in self.grids] for region in self.regions}
-        return {
-            region: tuple(mean for mean in values if mean is not None)
-            for region, values in means.items()
-        }
-
-    @cached_property
-    def _intervals(self) -> dict[Region, Interval | None]:
-        def of(region: Region) -> Interval | None:
-            means = self._seed_means[region]
-            if len(means) < len(self.grids):
-                return None
-            if len(means) > 1:
-                return student_t(means)
-            return one_run(means[0], int(self.total[self.first.mask(region)].sum()))
-
-        return {region: of(region) for region in self.regions}
 
     @property
     def convergence(self) -> str | None:

@@ -1,5 +1,6 @@
 """Cells, regions, means, files and what may stand in one figure."""
 
+from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -198,7 +199,7 @@ class TestFile:
         grid.save(path)
         assert Grid.load(path).axes == DEPTHS
         assert np.array_equal(Grid.load(path).exact, grid.exact)
-        grid.axes = (DEPTHS[0]._replace(trained=4), DEPTHS[1])
+        grid.axes = (replace(DEPTHS[0], trained=4), DEPTHS[1])
         grid.save(path)
         with pytest.raises(Corrupt, match="all of the places"):
             Grid.load(path)
