@@ -47,7 +47,7 @@ TASKS = {"addition": "mini", "copy": "mini-copy", "sort": "mini-sort"}
 
 
 def write(root: Path, name: str, preset: str, seed: int, right: int, **more: Any) -> None:
-    """Save the record and the grid of a run; each seed is a little better than the one before."""
+    """Save the record and the grid of a run; seed 1 is a little better than seed 0."""
     config = load_preset(preset)
     record = RunRecord(name, seed, preset, config, 1, config.steps, None, "0.8.0")
     folder = Run(root / preset / slug(name) / f"seed-{seed}")
@@ -63,7 +63,7 @@ def write(root: Path, name: str, preset: str, seed: int, right: int, **more: Any
         evaluation=replace(Evaluation.of(tested, 1), problems_per_cell=100),
     )
     converged = name != "gone:b_f=3" and (name, preset) not in BAD
-    grid.total[:], grid.exact[:], grid.blocks_done = 100, right + seed, 100
+    grid.total[:], grid.exact[:], grid.blocks_done = 100, right + 2 * seed, 100
     grid.exact[region_mask("in_distribution", axes)] = 100 if converged else 90
     grid.right_sum[:] = grid.exact
     grid.save(folder.path / "grid.json")
@@ -74,7 +74,7 @@ def root(tmp_path_factory: pytest.TempPathFactory) -> Path:
     path = tmp_path_factory.mktemp("runs")
     for name, rights in OUTSIDE.items():
         for preset, right in zip(PRESETS, rights, strict=True):
-            for seed in range(1 if name == "fire" else 3):
+            for seed in range(1 if name == "fire" else 2):
                 if right is not None:
                     write(path, name, preset, seed, right)
     return path
@@ -187,13 +187,14 @@ def test_the_command_and_its_forms(root: Path, tmp_path: Path) -> None:
     lines = [re.split(r" *\| *", line)[1:-1] for line in text.splitlines() if line[0:1] == "|"]
     assert lines[0] == ["encoding", "sort, %", "copy, %", "mean rank"]
     # Of these two.
-    assert [cell.split(" ±")[0] for cell in lines[2]] == ["ALiBi", "11.0", "91.0", "1.50"]
-    assert [cell.split(" ±")[0] for cell in lines[3]] == ["RoPE", "51.0", "41.0", "1.50"]
+    assert [cell.split(" ")[0] for cell in lines[2]] == ["ALiBi", "11.0", "91.0", "1.50"]
+    assert [cell.split(" ")[0] for cell in lines[3]] == ["RoPE", "51.0", "41.0", "1.50"]
     assert lines[2][2][-1] == "*"
     rows = list(csv.DictReader(io.StringIO(done(*command, "all", "--csv").out)))
     assert len(rows) == 19 and json.loads(done(*command, "all", "--json").out)["schema"] == 1
-    made = done(*command, "all", "--out", tmp_path / "a.tex", "--figure", tmp_path / "a.png").out
-    assert made.split() == [str(tmp_path / "a.tex"), str(tmp_path / "a.png")]
+    files = tmp_path / "a.tex", tmp_path / "a.svg"
+    made = done(*command, "copy", "--out", files[0], "--figure", files[1]).out
+    assert made.split() == list(map(str, files))
     only = json.loads(done("leaderboard", "--runs", root, "--task", "sort", "--json").out)
     assert only["preset"] == "mini-sort"
     for task in ("srot", "copy,srot"):

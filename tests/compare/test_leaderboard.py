@@ -3,29 +3,30 @@
 import csv
 import io
 import json
-import os
-import pty
 import re
 import shutil
-import subprocess
-import sys
-from contextlib import suppress
 from dataclasses import replace
+from functools import cache
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
 import pytest
 from scipy import stats
 
+from tape_arith.arith.commands import table_output
 from tape_arith.arith.compare.across_tasks import _ranks
+from tape_arith.arith.compare.board import Board
 from tape_arith.arith.compare.effects import Effect, difference_columns, effects
 from tape_arith.arith.compare.labels import display_names
-from tape_arith.arith.compare.leaderboard import board_of
+from tape_arith.arith.compare.leaderboard import board_of, build_board
+from tape_arith.arith.compare.selection import Selection
+from tape_arith.arith.compare.tables import FORMATS
 from tape_arith.arith.decoders.cost import about
 from tape_arith.arith.files import slug
 from tape_arith.arith.grids.axes import digit_pairs
-from tape_arith.arith.grids.facts import Evaluation
+from tape_arith.arith.grids.facts import About, Evaluation
 from tape_arith.arith.grids.grid import Grid
 from tape_arith.arith.grids.panel import Panel
 from tape_arith.arith.grids.statistics import Welch
@@ -53,14 +54,21 @@ REACH = {  # how far each encoding gets, in digits; how its seeds differ; how ma
 }
 
 
+@cache
+def facts(encoding: str) -> About | None:
+    """What a run of preset mini records of its encoding."""
+    return None if encoding.startswith("gone") else about(parse(encoding), load_preset("mini"))
+
+
 def write(
     root: Path, name: str, seed: int, exact: Any, *, steps: int = 1000, **evaluation: Any
 ) -> Run:
     """A run of preset mini as its files say, without weights: record, grid and times."""
     config = replace(load_preset("mini"), steps=steps)
     encoding = name.removesuffix("+yarn")
-    facts = None if encoding.startswith("gone") else about(parse(encoding), config)
-    record = RunRecord(encoding, seed, "mini", config, 1, steps, None, "0.2.0", about=facts)
+    record = RunRecord(
+        encoding, seed, "mini", config, 1, steps, None, "0.2.0", about=facts(encoding)
+    )
     folder = Run(root / "mini" / slug(encoding) / f"seed-{seed}")
     folder.write_record(record)
     folder.write_timing("train", 60.0 * (seed + 1))
@@ -101,9 +109,15 @@ def written(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="module")
-def content(written: Path) -> dict[str, Any]:
-    """The leaderboard of `written`. Not to be changed."""
-    return leaderboard("--runs", written)
+def board(written: Path) -> Board:
+    """The leaderboard of `written`."""
+    return build_board(Selection(written))
+
+
+@pytest.fixture(scope="module")
+def content(board: Board) -> dict[str, Any]:
+    """The same as JSON. Not to be changed."""
+    return as_json(board)
 
 
 @pytest.fixture(scope="module")
@@ -150,10 +164,17 @@ def outside(grids: Any) -> list[float]:
     return region_means(grids, "out_of_distribution")
 
 
-def leaderboard(*arguments: object) -> dict[str, Any]:
-    told = done("leaderboard", "--format", "json", *arguments)
-    content: dict[str, Any] = json.loads(told.out)
+def as_json(board: Board) -> dict[str, Any]:
+    content: dict[str, Any] = json.loads(FORMATS["json"](board))
     return content
+
+
+def leaderboard(names: str = "all", **options: Any) -> dict[str, Any]:
+    return as_json(build_board(Selection(Path("runs"), names), **options))
+
+
+def as_csv(board: Board, *columns: str) -> list[dict[str, str]]:
+    return list(csv.DictReader(io.StringIO(FORMATS["csv"](board, columns))))
 
 
 def shown(text: str) -> dict[str, list[str]]:
@@ -263,7 +284,8 @@ def test_tests_against_the_references(
 def test_planned_contrasts(written: Path, shares: dict[str, Any]) -> None:
     pairs = [("fire", "tape"), ("abacus", "rope"), ("tape", "rope"), ("alibi", "fire")]
     options = [f"--contrast={one} - {other}" for one, other in pairs]
-    board, grids = leaderboard(*options, "--runs", written), shares
+    told = done("leaderboard", "--json", *options, "--runs", written)
+    board, grids = json.loads(told.out), shares
     found = board["contrasts"]
     assert [(each["one"], each["other"]) for each in found] == pairs
     p = []
@@ -304,7 +326,7 @@ def test_runs_of_another_budget_are_left_out_and_named(made: Path, content: dict
 
 
 def test_the_preset_s_own_budget_comes_before_a_larger_group(made: Path) -> None:
-    larger = ["cope", "fox", "t5", "xpos", "shaw", "pope", "dape", "path", "learned", "bipe"]
+    larger = [f"gone:b_f={number}" for number in range(10, 20)]
     for name in larger:
         write(made / "runs", name, 0, counts(12, 0), steps=10)
     assert len(larger) > len(REACH) and rows(leaderboard()).keys() == REACH.keys()
@@ -325,59 +347,58 @@ def test_time_and_last_states(made: Path) -> None:
     ]
     for number, small_grid in enumerate(small_grids, start=1):
         folder.add_metrics({**METRICS, "step": 250 * number, "small_grid": small_grid})
-    found = rows(leaderboard())
+    board = build_board(Selection(Path("runs")))
+    found = rows(as_json(board))
     assert found["tape"]["train_seconds"] == [60.0, 120.0, 180.0, 240.0]
     # Of six states the last five; the seeds without any are not measured, and not 0.
     assert found["tape"]["last_states"] == [None, [0.20, 0.25, 0.22, 0.3, 0.26], None, None]
     assert found["tape"]["last_states_range"] == pytest.approx(0.1)
     assert found["fire"]["last_states_range"] is None
-    text = done("leaderboard").out
+    text = FORMATS["markdown"](board)
     shown_rows = shown(text)
-    assert {"10.0", "2.5"} <= set(shown_rows["TAPE"]) and "not measured" in shown_rows["FIRE"]
+    assert {"10.0", "2.5"} <= set(shown_rows["tape"]) and "not measured" in shown_rows["fire"]
     # Of which steps they are, as the files have it.
     assert "500 to" in text and "1,500" in text
 
 
-def test_costs_at_the_preset_s_size(made: Path) -> None:
-    found = rows(leaderboard("--costs"))
+def test_costs_at_the_preset_s_size(written: Path, content: dict[str, Any]) -> None:
+    told = done("leaderboard", "--costs", "--json", "--runs", written)
+    found = rows(json.loads(told.out))
     for name in ("rope", "rope+yarn", "nope"):
         assert found[name]["parameters"] == found[name]["flops_a_token"] == 0
     # Per layer of four: 1 to 32 and 32 to 4 heads, with biases; init_l and c besides.
     assert found["fire"]["parameters"] == 792
     assert found["tape"]["flops_a_token"] > found["fire"]["flops_a_token"] > 0
     assert found["gone:b_f=3"]["parameters"] is None
-    assert rows(leaderboard())["fire"]["parameters"] is None
+    assert rows(content)["fire"]["parameters"] is None and not rows(content)["fire"]["trainings"]
 
 
 def test_how_training_went_with_its_mfu(made: Path) -> None:
-    folder = Run(made / "runs/mini/tape/seed-1")
+    folder, other = (Run(made / f"runs/mini/{run}") for run in ("tape/seed-1", "fire/seed-0"))
     last = {"step": 1000, "loss": 0.25, "tokens": 6_000_000, "seconds": 60.0}
     folder.add_metrics({**METRICS, **last})
-    for hardware, known in (("NVIDIA H200", True), ("AMD EPYC", False)):
-        edit_machine(folder.record_file, hardware=hardware)
-        trainings = rows(leaderboard("--costs"))["tape"]["trainings"]
-        assert set(trainings[0].values()) == {None}
-        assert (trainings[1]["loss"], trainings[1]["tokens_per_second"]) == (0.25, 100_000.0)
-        assert trainings[1]["machine"] == hardware
-        if not known:
-            assert trainings[1]["mfu"] is None
-            continue
-        # 6 FLOPs a weight and token, of 4 layers of 4 x 128 x 128 + 3 x 128 x 256, less the last
-        # one's for tokens that are no answer, and attention and e on top.
-        weights = 4 * (4 * 128**2 + 3 * 128 * 256)
-        assert 0.7 < trainings[1]["mfu"] * 989e12 / (6 * weights * 1e5) < 1.6
-        text = done("leaderboard", "--costs").out
-        assert shown(text)["TAPE"][-4:-1] == ["0.2500", "100,000", "0.0"]
-        assert hardware not in text
-        other = Run(made / "runs/mini/fire/seed-0")
-        other.add_metrics({**METRICS, **last})
-        edit_machine(other.record_file, hardware="AMD EPYC")
-        trained_on = shown(done("leaderboard", "--costs").out)
-        assert hardware in trained_on["TAPE"] and "AMD EPYC" in trained_on["FIRE"]
-        flat = csv.DictReader(io.StringIO(done("leaderboard", "--costs", "--format", "csv").out))
-        (tape,) = (line for line in flat if line["encoding"] == "tape")
-        assert ["-", "0.25", "-", "-"] in [value.split() for value in tape.values()]
-    assert rows(leaderboard())["tape"]["trainings"] == []
+    edit_machine(folder.record_file, hardware="NVIDIA H200")
+    board = build_board(Selection(Path("runs")), costs=True)
+    trainings = rows(as_json(board))["tape"]["trainings"]
+    assert set(trainings[0].values()) == {None}
+    assert (trainings[1]["loss"], trainings[1]["tokens_per_second"]) == (0.25, 100_000.0)
+    assert trainings[1]["machine"] == "NVIDIA H200"
+    # 6 FLOPs a weight and token, of 4 layers of 4 x 128 x 128 + 3 x 128 x 256, less the last
+    # one's for tokens that are no answer, and attention and e on top.
+    weights = 4 * (4 * 128**2 + 3 * 128 * 256)
+    assert 0.7 < trainings[1]["mfu"] * 989e12 / (6 * weights * 1e5) < 1.6
+    text = FORMATS["markdown"](board)
+    assert shown(text)["tape"][-4:-1] == ["0.2500", "100,000", "0.0"]
+    assert "NVIDIA H200" not in text
+    (tape,) = (line for line in as_csv(board) if line["encoding"] == "tape")
+    assert ["-", "0.25", "-", "-"] in [value.split() for value in tape.values()]
+    # Where machines differ, they are named; the other has no datasheet.
+    other.add_metrics({**METRICS, **last})
+    edit_machine(other.record_file, hardware="AMD EPYC")
+    board = build_board(Selection(Path("runs")), costs=True)
+    trained_on = shown(FORMATS["markdown"](board))
+    assert "NVIDIA H200" in trained_on["tape"] and "AMD EPYC" in trained_on["fire"]
+    assert rows(as_json(board))["fire"]["trainings"][0]["mfu"] is None
 
 
 @pytest.mark.parametrize(
@@ -397,10 +418,9 @@ def test_an_arrow_marks_five_percent_and_its_direction(
 
 
 def test_the_texts_say_the_same(
-    written: Path, content: dict[str, Any], shares: dict[str, Any]
+    written: Path, board: Board, content: dict[str, Any], shares: dict[str, Any]
 ) -> None:
-    own = ("--runs", written)
-    flat = list(csv.DictReader(io.StringIO(done("leaderboard", "--format", "csv", *own).out)))
+    flat = as_csv(board)
     assert [line["encoding"] for line in flat] == list(rows(content))
     for line in flat:
         row = rows(content)[line["encoding"]]
@@ -423,16 +443,16 @@ def test_the_texts_say_the_same(
             assert values == pytest.approx(np.mean(shells, axis=1), abs=1e-9)
         values = [float(value) for value in line["right_tokens_seeds"].split()]
         assert values == pytest.approx((np.array(outside(grids)) + 1) / 2, abs=1e-9)
-    text = done("leaderboard", *own).out
+    text = done("leaderboard", "--runs", written).out
     tables = [part.splitlines() for part in re.findall(r"(?:^\|.*\n)+", text, re.MULTILINE)]
     assert len(tables) == 4 and all(len({x.count("|") for x in table}) == 1 for table in tables)
     names = [line.split(" | ")[1] for table in tables for line in table[2:]]
     assert names == list(display_names(rows(content)).values()) != list(rows(content))
 
 
-def test_latex(made: Path) -> None:
+def test_latex(written: Path, board: Board, here: Path) -> None:
     """The notes are comments, the caption is three sentences, and the columns are those chosen."""
-    told = done("leaderboard", "--format", "latex").out
+    told = FORMATS["latex"](board)
     comments = [line for line in told.splitlines() if line.startswith("% ")]
     text = told.removeprefix("\n".join(comments) + "\n")
     notes = " ".join(line.removeprefix("% ") for line in comments)
@@ -450,89 +470,76 @@ def test_latex(made: Path) -> None:
     # Nothing that LaTeX would take for more than text, outside of its own commands.
     bare = re.sub(r"\\[a-zA-Z]+|\\[\\%#_&{}$]|\$\\?[a-z<>|-]+\$", "", text)
     assert not re.search(r"[%#_$^]", bare)
-    columns = "encoding,out-of-distribution,kind"
-    chosen = done("leaderboard", "--format", "latex", "--show", columns).out
+    chosen = FORMATS["latex"](board, ["encoding", "out-of-distribution", "kind"])
     rows = [line for line in chosen.splitlines() if line.endswith(r"\\") and "multi" not in line]
     split = [row.removesuffix(r" \\").split(" & ") for row in rows]
     assert (split[0][0], split[0][2]) == ("encoding", "kind")
     assert len(rows) == 1 + len(REACH) and all(len(row) == 3 for row in split)
     assert "longest solved" not in chosen[chosen.index("\\caption") :]
-    bare = done("leaderboard", "--format", "latex", "--no-caption").out
-    assert body in bare and "\\caption" not in bare and "longest solved" in bare
-    for name, label in (("", "mini"), ("rope tape_2.tex", "rope-tape_2")):
-        told = done("leaderboard", "--format", "latex", *["--out", name] * bool(name)).out
-        table = Path(name).read_text() if name else told
+    bare = done("leaderboard", "--runs", written, "--format", "latex", "--no-caption").out
+    assert "\\caption" not in bare and "longest solved" in bare
+    done("leaderboard", "--runs", written, "--out", "rope tape_2.tex")
+    for table, label in ((told, "mini"), (Path("rope tape_2.tex").read_text(), "rope-tape_2")):
         assert re.findall(r"\\label\{(.*)\}", table) == [f"tab:{label}"]
 
 
 def test_labels_of_one_s_own(made: Path) -> None:
     """They are in every text for people; programs and a choice of columns read what one types."""
     own = ("--label", "tape=Ours", "--label", "nope=None", "--show", "encoding,seeds,vs_tape")
+    own += ("--pe", "rope,fire,nope,rope+yarn")
     for form, end in (("markdown", " |"), ("latex", r" \\")):
         table = done("leaderboard", "--format", form, *own).out
         assert "Ours" in table and f"vs Ours{end}" in table and "vs tape" not in table
-    assert "None: 0" in done("leaderboard", "--pe", "rope,fire,nope,rope+yarn", *own).out
+        assert form == "latex" or "None: 0" in table
     with untouched(made):
         assert "--label" in refused("leaderboard", "--csv", "--label", "tape=Ours")
+        assert "al_cells" in refused("leaderboard", "--show", "al_cells", "--out", "board.md")
 
 
-def test_columns_and_short_forms_of_formats(made: Path) -> None:
-    short = done("leaderboard", "--csv").out
-    assert short == done("leaderboard", "--format", "csv").out
-    table = done("leaderboard", "--csv", "--show", "encoding, all_cells_low").out
-    lines = list(csv.DictReader(io.StringIO(short)))
+def test_chosen_columns(written: Path, board: Board) -> None:
+    own = ("leaderboard", "--runs", written)
+    every, lines = done(*own).out, as_csv(board)
+    table = done(*own, "--csv", "--show", "encoding, all_cells_low").out
     assert table.splitlines() == [
         "encoding,all_cells_low",
         *(f"{line['encoding']},{line['all_cells_low']}" for line in lines),
     ]
-    shown_rows = shown(done("leaderboard", "--show", "rank,encoding").out)
-    assert shown_rows["encoding"] == ["#", "encoding"] and shown_rows["FIRE"] == ["1", "FIRE"]
     # Notes are of the columns shown, which have the same names in CSV.
     notes = ("Longest solved", "Vs best", "Last states", "9 digits:", "two-sided")
-    every = done("leaderboard").out
     assert all(note in every for note in notes)
-    few = done("leaderboard", "--show", "encoding,vs_best,solved_to_90").out
+    few = FORMATS["markdown"](board, ["encoding", "vs_best", "solved_to_90"])
     assert [note in few for note in notes] == [True, True, False, False, False]
-    heads = done("leaderboard", "--csv", "--show", "encoding,each_seed,vs_best,training_min").out
-    assert heads.splitlines()[0].split(",") == [
+    chosen = as_csv(board, "encoding", "each_seed", "vs_best", "training_min")
+    assert list(chosen[0]) == [
         *("encoding", "out_of_distribution_seeds", "difference_from_best"),
         *("difference_from_best_half_width", "paired_difference_from_best"),
         *("paired_difference_from_best_half_width", "train_seconds"),
     ]
-    with untouched(made):
-        assert "al_cells" in refused("leaderboard", "--show", "al_cells", "--out", "board.md")
 
 
-def test_a_terminal_gets_what_fits(made: Path) -> None:
-    terminal, writer = pty.openpty()
-    environment = {**os.environ, "COLUMNS": "60", "TERM": "xterm"}
-    command = [sys.executable, "-m", "tape_arith", "leaderboard"]
-    told = ""
-    with subprocess.Popen(command, stdout=writer, env=environment) as process:
-        os.close(writer)
-        with suppress(OSError):  # on Linux the end
-            while part := os.read(terminal, 65536):
-                told += part.decode(errors="replace")
-    os.close(terminal)
-    told = re.sub(r"\x1b\[[\d;]*m", "", told)
+def test_a_terminal_gets_what_fits(written: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    terminal = SimpleNamespace(stdout=SimpleNamespace(isatty=lambda: True))
+    monkeypatch.setattr(table_output, "sys", terminal)
+    monkeypatch.setenv("COLUMNS", "60")
+    told = done("leaderboard", "--runs", written).out
     lines = told.splitlines()
-    assert process.returncode == 0 and max(map(len, lines)) <= 60
+    assert max(map(len, lines)) <= 60
     assert "|" not in told and "Not shown:" in told
     assert sum(line[3:].split(" ")[0] in REACH for line in lines) == len(REACH)
 
 
 def test_named_encodings_keep_their_ranks_and_tests(made: Path, content: dict[str, Any]) -> None:
-    board = leaderboard("--compare", "rope,fire,alibi")
+    board = leaderboard("rope,fire,alibi")
     names = [row["encoding"] for section in board["sections"] for row in section["rows"]]
     assert names == ["fire", "rope", "alibi"]
     assert all(row == rows(content)[name] for name, row in rows(board).items())
     (note,) = (note for note in board["notes"] if "shown;" in note)
     assert re.findall(r"\d+", note) == ["3", "8", "8"]
-    alone = leaderboard("--compare", "rope,fire,alibi", "--among-shown")
+    alone = leaderboard("rope,fire,alibi", among_shown=True)
     assert alone["tests"] == 1 < board["tests"]  # fire against rope: one seed is never tested
     assert not any("shown;" in note for note in alone["notes"])
     write(made / "runs", "cope", 0, counts(13, 7), steps=2000)  # a budget of its own
-    assert list(rows(leaderboard("--pe", "cope"))) == ["cope"]
+    assert list(rows(leaderboard("cope"))) == ["cope"]
 
 
 def test_a_board_without_its_references(here: Path) -> None:

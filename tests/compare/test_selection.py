@@ -10,7 +10,7 @@ import pytest
 
 import tape_arith
 from tape_arith.arith.compare.captions import footnote
-from tape_arith.arith.compare.leaderboard import sort_panels
+from tape_arith.arith.compare.leaderboard import heatmap_panels, sort_panels
 from tape_arith.arith.compare.selection import Selection
 from tape_arith.arith.errors import UsageError
 from tape_arith.arith.files import slug
@@ -49,7 +49,7 @@ def test_one_preset(comparison: Path) -> None:
     assert Selection(RUNS, "fire,rope", "paper-20").panels()[0][0].preset == "paper-20"
     # Only one preset holds all that is asked for: no question to ask.
     shutil.rmtree(RUNS / "paper-20/fire")
-    assert done("heatmap", "--compare", "fire,rope").out == "runs/mini/fire-rope.png\n"
+    assert Selection(RUNS, "fire,rope").panels()[0][0].preset == "mini"
 
 
 def test_a_grid_s_reach_is_read_from_the_grid(comparison: Path) -> None:
@@ -78,19 +78,21 @@ def test_a_grid_without_its_record_is_shown_if_it_is_the_only_one(comparison: Pa
 
 
 @pytest.mark.parametrize("name", ["grid.json", "run.json"])
-def test_a_corrupt_file_does_not_stop_the_others(comparison: Path, name: str) -> None:
+def test_a_corrupt_file_does_not_stop_the_others(
+    comparison: Path, name: str, capsys: pytest.CaptureFixture[str]
+) -> None:
     file = Path("runs/mini/rope/seed-1", name)
     file.write_bytes(file.read_bytes()[:100])
     compare = ("--compare", "rope,fire")
     reads_no_grid = ("curves", *compare, "--json")
-    for command in (("leaderboard",), ("list",), ("tasks",), ("heatmap", *compare), reads_no_grid):
+    for command in (("leaderboard",), ("list",), ("tasks",), reads_no_grid):
         result = done(*command)
-        told = (result.err + result.out).count(f"{file} is corrupt")
-        assert told == (name == "run.json" or command != reads_no_grid)
-    sections = json.loads(done("leaderboard", "--format", "json").out)["sections"]
-    seeds = {row["encoding"]: row["seeds"] for part in sections for row in part["rows"]}
-    assert seeds["fire"] == [0, 1]
-    assert seeds["rope"] == ([0] if name == "grid.json" else [0, 1])  # its grid is whole
+        notes = (result.err + result.out).count(f"{file} is corrupt")
+        assert notes == (name == "run.json" or command != reads_no_grid)
+    (rope, fire), _ = Selection(RUNS, "rope,fire").panels()
+    assert capsys.readouterr().err.count(f"{file} is corrupt") == 1
+    assert fire.seeds == (0, 1)
+    assert rope.seeds == ((0,) if name == "grid.json" else (0, 1))  # its grid is whole
     if name == "grid.json":  # `run` draws what it was asked for
         done("run", "--pe", "fire", "--seeds", "0", *settings())
 
@@ -163,8 +165,7 @@ def test_the_caption_names_settings(comparison: Path) -> None:
 
 def test_all_of_them(comparison: Path) -> None:
     """Best first, and last what did not converge: at this size, all of them."""
-    drawn = done("heatmap", "--compare", "all", "--out", "all.svg")
-    assert drawn.err == ""
+    assert done("heatmap", "--compare", "all", "--out", "all.svg").err == ""
     text = " ".join(re.findall(r"<text[^>]*>(.*?)</text>", Path("all.svg").read_text()))
     places = [
         text.index(name)
@@ -172,8 +173,9 @@ def test_all_of_them(comparison: Path) -> None:
     ]
     assert places == sorted(places)
     shutil.rmtree(FIRE / "seed-1")
-    drawn = done("heatmap", "--compare", "all", "--seed", 1)
-    assert drawn.out == "runs/mini/rope-tape+yarn.png\n"
+    selection = Selection(RUNS)
+    panels, _ = heatmap_panels(selection, seed=1)
+    assert selection.figure_path(panels) == RUNS / "mini/rope-tape+yarn.png"
 
 
 def test_names_in_their_order_or_sorted(comparison: Path) -> None:
@@ -183,7 +185,8 @@ def test_names_in_their_order_or_sorted(comparison: Path) -> None:
         for grid in panel.grids:  # as if both had fit, and fire had gone further
             grid.exact[:] = np.where(grid.mask("in_distribution"), grid.total, panel.name == "fire")
     assert [panel.name for panel in sort_panels(given)] == ["fire", "rope"]
-    assert done("heatmap", "--compare", "rope,fire", "--sort").out == "runs/mini/fire-rope.png\n"
+    panels, in_order = heatmap_panels(Selection(RUNS, "rope,fire"), sort=True)
+    assert [panel.name for panel in panels] == ["fire", "rope"] and in_order
 
 
 def test_nothing_out_of_distribution(here: Path) -> None:
@@ -201,11 +204,10 @@ def test_several_folders_are_one(comparison: Path) -> None:
     seeds = dict(zip(frame.encoding, map(list, frame.seeds), strict=True))
     assert seeds == {"rope": [0, 1], "fire": [0, 1], "tape+yarn": [0, 1]}
     twice = "left out: theirs/mini/rope/seed-0: the same run as runs/mini/rope/seed-0"
-    for command in ("leaderboard", "tasks", "report", "heatmap --pe rope,tape+yarn"):
-        result = done(*command.split(), *both)
+    for command in ("tasks", "report"):
+        result = done(command, *both)
         assert result.err.count("left out") == 1 and twice in result.err, command
     assert Path("runs/mini/report.html").exists() and not list(Path("theirs/mini").glob("*.*"))
-    done("curves", "--pe", "rope,tape", *both)
     steps = tape_arith.curves("rope,tape", runs=("runs", "theirs"))
     assert {*zip(steps.encoding, steps.seed, strict=True)} == {
         (name, seed) for name in ("rope", "tape") for seed in (0, 1)
