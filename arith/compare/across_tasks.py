@@ -156,13 +156,13 @@ def _sections(
     by_title: dict[str, dict[str, Mapping[str, Panel]]] = {title: {} for title in SECTIONS}
     for name, by_task in cells.items():
         by_title[prior(next(iter(by_task.values())))][name] = by_task
-    made = []
+    ranked = []
     for title, members in by_title.items():
         rivals = ACROSS_TASKS if title in ACROSS_TASKS else (title,)
         ranks = _ranks({name: cells[name] for each in rivals for name in by_title[each]})
         lines = [Line(name, by_task, ranks[name], counted) for name, by_task in members.items()]
-        made.append(Section(title, SECTIONS[title], sorted(lines, key=order)))
-    return made
+        ranked.append(Section(title, SECTIONS[title], sorted(lines, key=order)))
+    return ranked
 
 
 def _ranks(cells: Mapping[str, Mapping[str, Panel]]) -> dict[str, dict[str, float]]:

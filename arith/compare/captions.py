@@ -146,14 +146,10 @@ def caption(
         *[meaning for word, meaning in _PRIORS.items() if word in map(prior_word, panels)],
         *_convergence_clauses(panels),
     ]
-    said = "; ".join(filter(None, limits))
-    return " ".join(
-        [
-            source(panels, labels),
-            *[f"{said[:1].upper()}{said[1:]}."] * bool(said),
-            *untrained_notes(panels, labels),
-        ]
-    )
+    clause = "; ".join(filter(None, limits))
+    second = f"{clause[0].upper()}{clause[1:]}." if clause else ""
+    sentences = [source(panels, labels), second, *untrained_notes(panels, labels)]
+    return " ".join(filter(None, sentences))
 
 
 def _interval_words(panels: Sequence[Panel]) -> str:

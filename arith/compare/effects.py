@@ -58,18 +58,21 @@ def points(test: Welch | Paired) -> str:
 
 
 def effect(panel: Panel, other: Panel) -> Effect:
-    """Compare two encodings, without a correction for other tests.
+    """Compare two encodings if both are ranked, without a correction for other tests.
 
     Two ways of scoring the same training runs are compared by seed only: Welch's test assumes
     independent means.
     """
+    for each in (panel, other):
+        if not each.ranked:
+            return Effect(why_not=f"{each.name} is not ranked")
     one, two = (dict(zip(p.seeds, p.seed_means(RANKED_BY), strict=True)) for p in (panel, other))
     pairs = paired(one, two)
     if panel.encoding == other.encoding:
         return Effect(None, pairs, why_not="the same training runs")
-    few = [each.name for each in (panel, other) if len(each.seeds) < 2]
-    if few:
-        return Effect(why_not=f"one seed of {few[0]}")
+    for each in (panel, other):
+        if len(each.seeds) < 2:
+            return Effect(why_not=f"one seed of {each.name}")
     test = welch(list(one.values()), list(two.values()))
     return Effect(test, pairs, why_not=None if test else "neither varies between seeds")
 
@@ -107,18 +110,10 @@ def _against(panel: Panel, reference: str, other: Panel | None) -> Effect:
         return Effect(why_not="the reference itself")
     if other is None:
         return Effect(why_not=f"no scored run of {reference}")
-    compared = _compared(panel, other)
+    compared = effect(panel, other)
     if compared.why_not is None and panel.name != panel.encoding:
         return replace(compared, why_not="scored again with a change, not trained")
     return compared
-
-
-def _compared(panel: Panel, other: Panel) -> Effect:
-    """Compare two encodings if both are ranked."""
-    for each in (panel, other):
-        if not each.ranked:
-            return Effect(why_not=f"{each.name} is not ranked")
-    return effect(panel, other)
 
 
 class Contrast(NamedTuple):
@@ -142,11 +137,11 @@ def contrasts(panels: Sequence[Panel], pairs: Iterable[tuple[str, str]]) -> list
     for name in chain.from_iterable(pairs):
         if name not in by_name:
             raise unknown("scored encoding", name, by_name)
-    compared = [_compared(by_name[one], by_name[other]) for one, other in pairs]
-    adjusted = iter(holm([effect.welch.p for effect in compared if effect.welch]))
+    compared = [effect(by_name[one], by_name[other]) for one, other in pairs]
+    adjusted = iter(holm([each.welch.p for each in compared if each.welch]))
     return [
-        Contrast(*pair, replace(effect, p_holm=next(adjusted)) if effect.welch else effect)
-        for pair, effect in zip(pairs, compared, strict=True)
+        Contrast(*pair, replace(each, p_holm=next(adjusted)) if each.welch else each)
+        for pair, each in zip(pairs, compared, strict=True)
     ]
 
 

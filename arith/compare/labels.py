@@ -135,9 +135,10 @@ def is_told(panel: Panel) -> bool | None:
 
 def prior_word(panel: Panel) -> str:
     """Return "structured", "told" or "other model", by which it is ranked apart, or ""."""
-    if MODEL in (kinds(panel) or ()):
+    known_kinds = kinds(panel) or ()
+    if MODEL in known_kinds:
         return MODEL
-    if "task-structured" in (kinds(panel) or ()):
+    if "task-structured" in known_kinds:
         return "structured"
     return "told" if is_told(panel) else ""
 

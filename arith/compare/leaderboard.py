@@ -1,6 +1,7 @@
 """The order of encodings in a comparison, and the leaderboard."""
 
 from collections.abc import Iterable, Mapping, Sequence
+from itertools import chain
 
 from tape_arith.arith.compare.board import Board, Row, Section
 from tape_arith.arith.compare.costs import training_of
@@ -57,7 +58,7 @@ def prior(panel: Panel) -> str:
 
 def sort_panels(panels: Sequence[Panel]) -> list[Panel]:
     """Return `panels` in the order of `sections`."""
-    return [panel for members in sections(panels).values() for panel in members]
+    return [*chain.from_iterable(sections(panels).values())]
 
 
 def heatmap_panels(
@@ -126,7 +127,7 @@ def board_of(
 ) -> Board:
     """Return the leaderboard of `panels`; `runs` has times and costs. Raises as `build_board`."""
     ordered = sections(panels)
-    compared, num_tests = effects(sort_panels(panels), _REFERENCES)
+    compared, num_tests = effects([*chain.from_iterable(ordered.values())], _REFERENCES)
 
     def row(panel: Panel, title: str, rank: int) -> Row:
         best = next((each for each in ordered[title] if len(each.seeds) > 1), panel)
@@ -147,14 +148,14 @@ def board_of(
             flops_a_token=about.flops_a_token if about else None,
         )
 
-    made = []
+    ranked = []
     for title, members in ordered.items():
         levels = list(map(level, members))  # equal ones share a rank, and the next are left out
         ranks = [1 + sum(other > own for other in levels) for own in levels]
         rows = [row(panel, title, rank) for panel, rank in zip(members, ranks, strict=True)]
-        made.append(Section(title, SECTIONS[title], rows))
+        ranked.append(Section(title, SECTIONS[title], rows))
     return Board(
-        made,
+        ranked,
         _REFERENCES,
         num_tests,
         num_encodings=len(panels),

@@ -56,12 +56,12 @@ class Selection:
     task: str | None = None
     """Only runs of this task count; None: of any task."""
     evaluation_set: EvaluationSet = DEFAULT_SET
-    others: tuple[Path, ...] = ()
+    more_roots: tuple[Path, ...] = ()
     """Further folders of runs, such as those of another lab; of a run in two the first counts."""
 
     @property
     def roots(self) -> tuple[Path, ...]:
-        return self.root, *self.others
+        return self.root, *self.more_roots
 
     @cached_property
     def named(self) -> list[Name]:

@@ -186,7 +186,7 @@ class TaskTable(Ranking[Line]):
 
         Over the encodings without a prior of the task, as far as they are scored in both.
         """
-        first, *others = self.tasks
+        first, *later_tasks = self.tasks
         lines = [
             line
             for section in self.sections
@@ -195,7 +195,7 @@ class TaskTable(Ranking[Line]):
             if first in line.ranks
         ]
         result = []
-        for task in others:
+        for task in later_tasks:
             pairs = sorted(
                 (line.ranks[first], line.ranks[task])
                 for line in lines

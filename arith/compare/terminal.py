@@ -130,19 +130,19 @@ def _widths(table: pd.DataFrame) -> dict[str, int]:
 def _rich(
     table: pd.DataFrame, left: Sequence[str], widths: Mapping[str, int], *, header: bool = True
 ) -> Table:
-    made = Table(box=box.SIMPLE_HEAD, show_header=header, show_edge=False, padding=(0, 1, 0, 0))
+    printed = Table(box=box.SIMPLE_HEAD, show_header=header, show_edge=False, padding=(0, 1, 0, 0))
     stacked = [head_lines(str(head)) for head in table]
     height = max(map(len, stacked))
     for head, lines in zip(map(str, table), stacked, strict=True):
-        made.add_column(
+        printed.add_column(
             _text("\n" * (height - len(lines)) + "\n".join(lines)),
             justify="left" if head in left else "right",
             overflow="fold",
             width=widths[head],
         )
     for cells in table.to_numpy():
-        made.add_row(*map(_text, cells))
-    return made
+        printed.add_row(*map(_text, cells))
+    return printed
 
 
 def _text(text: str) -> Text:

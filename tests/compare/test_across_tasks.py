@@ -5,6 +5,7 @@ import io
 import json
 import re
 from dataclasses import replace
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -46,21 +47,25 @@ STRUCTURED, BAD = {"abacus"}, {("alibi", "mini-copy"), ("t5", "mini-copy")}
 TASKS = {"addition": "mini", "copy": "mini-copy", "sort": "mini-sort"}
 
 
+@cache
+def evaluation(preset: str) -> Evaluation:
+    return replace(Evaluation.of(load_preset(preset).evaluation_bucket(), 1), problems_per_cell=100)
+
+
 def write(root: Path, name: str, preset: str, seed: int, right: int, **more: Any) -> None:
     """Save the record and the grid of a run; seed 1 is a little better than seed 0."""
     config = load_preset(preset)
     record = RunRecord(name, seed, preset, config, 1, config.steps, None, "0.8.0")
     folder = Run(root / preset / slug(name) / f"seed-{seed}")
     folder.write_record(record)
-    tested = config.evaluation_bucket()
-    axes = scored_axes(config.bucket(0), tested)
+    axes = scored_axes(config.bucket(0), config.evaluation_bucket())
     grid = Grid.empty(
         name,
         axes,
         preset=preset,
         seed=seed,
         budget=replace(record.budget, **more),
-        evaluation=replace(Evaluation.of(tested, 1), problems_per_cell=100),
+        evaluation=evaluation(preset),
     )
     converged = name != "gone:b_f=3" and (name, preset) not in BAD
     grid.total[:], grid.exact[:], grid.blocks_done = 100, right + 2 * seed, 100
