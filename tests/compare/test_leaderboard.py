@@ -485,8 +485,8 @@ def test_latex(written: Path, board: Board, here: Path) -> None:
 
 def test_labels_of_one_s_own(made: Path) -> None:
     """They are in every text for people; programs and a choice of columns read what one types."""
-    own = ("--label", "tape=Ours", "--label", "nope=None", "--show", "encoding,seeds,vs_tape")
-    own += ("--pe", "rope,fire,nope,rope+yarn")
+    own = ["--label", "tape=Ours", "--label", "nope=None", "--show", "encoding,seeds,vs_tape"]
+    own += ["--pe", "rope,fire,nope,rope+yarn"]
     for form, end in (("markdown", " |"), ("latex", r" \\")):
         table = done("leaderboard", "--format", form, *own).out
         assert "Ours" in table and f"vs Ours{end}" in table and "vs tape" not in table
