@@ -70,6 +70,7 @@ def test_csv() -> None:
     assert (tape["seeds"], tape["interval"], tape["converged"]) == ("0 1", "seeds", "yes")
     assert float(tape["out_of_distribution"]) == pytest.approx(0.105)
     assert float(tape["out_of_distribution_half_width"]) == pytest.approx(0.063531)
+    assert float(tape["out_of_distribution_low"]) == pytest.approx(0.105 - 0.063531)
     assert float(tape["in_distribution_high"]) == 1.0
 
 
