@@ -49,11 +49,10 @@ def backward_bias_kernel(
     for sequence in range(bound(program), bound(end), bound(programs)):
         first = tl.load(starts + sequence)
         length = tl.load(starts + sequence + 1) - first
-        if query < length:
-            q_at = place(q, first + query, head, q_t, q_h)
-            q_tile = read(q_at, rows, q_t, length - query, K, K2)
-            k_at = place(k, first + key, head, k_t, k_h)
-            k_tile = read(k_at, columns, k_t, length - key, K, K2)
+        count = length - query
+        if count > 0:
+            q_tile = read(q, first + query, head, q_t, q_h, rows, count, K, K2)
+            k_tile = read(k, first + key, head, k_t, k_h, columns, length - key, K, K2)
             # With a sum of infinity the weights of queries past the end are 0.
             at = place(log_sums, first + query, head, 1, tokens) + rows
             log_sum = tl.load(at, mask=queries < length, other=float("inf"))
@@ -63,10 +62,10 @@ def backward_bias_kernel(
             weights = tl.exp2(causal(scores, queries, keys) - log_sum[:, None])
             d_weights = tl.full((R, C), 0.0, tl.float32)
             for i in tl.static_range(N):
-                g_at = place(g[i], first + query, head, g_t[i], g_h[i])
-                g_tile = read(g_at, rows, g_t[i], length - query, V, V2).to(q_tile.dtype)
-                v_at = place(v[i], first + key, head, v_t[i], v_h[i])
-                v_tile = read(v_at, columns, v_t[i], length - key, V, V2).to(q_tile.dtype)
+                g_tile = read(g[i], first + query, head, g_t[i], g_h[i], rows, count, V, V2)
+                g_tile = g_tile.to(q_tile.dtype)
+                v_tile = read(v[i], first + key, head, v_t[i], v_h[i], columns, length - key, V, V2)
+                v_tile = v_tile.to(q_tile.dtype)
                 d_weights = product(g_tile, tl.trans(v_tile), d_weights)
             total += weights * (d_weights - mean[:, None])
     sum_at, inside = pairs(d_bias, tl.program_id(0), queries[:, None], keys[None, :], side, side)

@@ -18,7 +18,7 @@ from tape_arith.models.kernels.tiles import (
     LOG2_E,
     biased,
     bound,
-    causal,
+    causal_scores,
     clear,
     kernel,
     place,
@@ -50,18 +50,14 @@ def forward_kernel(
     block = (blocks - 1 - program % blocks) * R
     if block < length:
         rows, columns = tl.arange(0, R), tl.arange(0, C)
-        q_at = place(q, first + block, head, q_t, q_h)
-        q_tile = read(q_at, rows, q_t, length - block, K, K2)
+        q_tile = read(q, first + block, head, q_t, q_h, rows, length - block, K, K2)
         most = tl.full((R,), LEAST, tl.float32)
         total = tl.full((R,), 0.0, tl.float32)
         mixed = (tl.full((R, V2), 0.0, tl.float32),) * N
         for key in range(0, bound(tl.minimum(block + R, length)), C):
-            k_at = place(k, first + key, head, k_t, k_h)
-            k_tile = read(k_at, columns, k_t, length - key, K, K2)
-            scores = product(q_tile, tl.trans(k_tile)) * (scale * LOG2_E)
+            k_tile = read(k, first + key, head, k_t, k_h, columns, length - key, K, K2)
             queries, keys = block + rows, key + columns
-            scores = biased(scores, bias, head, queries[:, None], keys[None, :], side, length)
-            scores = causal(scores, queries, keys)
+            scores = causal_scores(q_tile, k_tile, scale, bias, head, queries, keys, side, length)
             larger = tl.maximum(most, row_max(scores))
             shrink = tl.exp2(most - larger)
             powers = tl.exp2(scores - larger[:, None])
@@ -70,14 +66,14 @@ def forward_kernel(
             powers = powers.to(q_tile.dtype)
             grown = ()
             for i in tl.static_range(N):
-                v_at = place(v[i], first + key, head, v_t[i], v_h[i])
-                v_tile = read(v_at, columns, v_t[i], length - key, V, V2).to(q_tile.dtype)
+                v_tile = read(v[i], first + key, head, v_t[i], v_h[i], columns, length - key, V, V2)
+                v_tile = v_tile.to(q_tile.dtype)
                 scaled = mixed[i] * shrink[:, None]
                 grown = grown + (product(powers, v_tile, scaled),)
             mixed = grown
         for i in tl.static_range(N):
-            o_at = place(o[i], first + block, head, heads * V, V)
-            write(o_at, rows, heads * V, length - block, mixed[i] / total[:, None], V, V2)
+            output = mixed[i] / total[:, None]
+            write(o[i], first + block, head, heads, rows, length - block, output, V, V2)
         sums_at = place(log_sums, first + block, head, 1, tokens)
         tl.store(sums_at + rows, most + tl.log2(total), mask=rows < length - block)
     for i in tl.static_range(N):
@@ -106,15 +102,13 @@ def backward_queries_kernel(
     block = (blocks - 1 - program % blocks) * R
     if block < length:
         rows, columns = tl.arange(0, R), tl.arange(0, C)
-        q_at = place(q, first + block, head, q_t, q_h)
-        q_tile = read(q_at, rows, q_t, length - block, K, K2)
+        q_tile = read(q, first + block, head, q_t, q_h, rows, length - block, K, K2)
         mean = tl.full((R,), 0.0, tl.float32)
         g_tiles = ()
         for i in tl.static_range(N):
-            g_at = place(g[i], first + block, head, g_t[i], g_h[i])
-            g_tile = read(g_at, rows, g_t[i], length - block, V, V2).to(q_tile.dtype)
-            o_at = place(o[i], first + block, head, heads * V, V)
-            o_tile = read(o_at, rows, heads * V, length - block, V, V2)
+            g_tile = read(g[i], first + block, head, g_t[i], g_h[i], rows, length - block, V, V2)
+            g_tile = g_tile.to(q_tile.dtype)
+            o_tile = read(o[i], first + block, head, heads * V, V, rows, length - block, V, V2)
             mean = mean + row_sum(o_tile.to(tl.float32) * g_tile.to(tl.float32))
             g_tiles = g_tiles + (g_tile,)
         at = place(log_sums, first + block, head, 1, tokens) + rows
@@ -123,21 +117,18 @@ def backward_queries_kernel(
         tl.store(at, mean, mask=rows < length - block)
         d_q_tile = tl.full((R, K2), 0.0, tl.float32)
         for key in range(0, bound(tl.minimum(block + R, length)), C):
-            k_at = place(k, first + key, head, k_t, k_h)
-            k_tile = read(k_at, columns, k_t, length - key, K, K2)
-            scores = product(q_tile, tl.trans(k_tile)) * (scale * LOG2_E)
+            k_tile = read(k, first + key, head, k_t, k_h, columns, length - key, K, K2)
             queries, keys = block + rows, key + columns
-            scores = biased(scores, bias, head, queries[:, None], keys[None, :], side, length)
-            weights = tl.exp2(causal(scores, queries, keys) - log_sum[:, None])
+            scores = causal_scores(q_tile, k_tile, scale, bias, head, queries, keys, side, length)
+            weights = tl.exp2(scores - log_sum[:, None])
             d_weights = tl.full((R, C), 0.0, tl.float32)
             for i in tl.static_range(N):
-                v_at = place(v[i], first + key, head, v_t[i], v_h[i])
-                v_tile = read(v_at, columns, v_t[i], length - key, V, V2).to(q_tile.dtype)
+                v_tile = read(v[i], first + key, head, v_t[i], v_h[i], columns, length - key, V, V2)
+                v_tile = v_tile.to(q_tile.dtype)
                 d_weights = product(g_tiles[i], tl.trans(v_tile), d_weights)
             d_scores = (weights * (d_weights - mean[:, None])).to(q_tile.dtype)
             d_q_tile = product(d_scores, k_tile, d_q_tile)
-        d_q_at = place(d_q, first + block, head, heads * K, K)
-        write(d_q_at, rows, heads * K, length - block, d_q_tile * scale, K, K2)
+        write(d_q, first + block, head, heads, rows, length - block, d_q_tile * scale, K, K2)
     clear(d_q, tl.load(starts + n), tokens, program, n * blocks, head, heads, R, K, K2)
 
 
@@ -160,22 +151,20 @@ def backward_keys_kernel(
     block = program % blocks * C
     if block < length:
         rows, columns = tl.arange(0, R), tl.arange(0, C)
-        k_at = place(k, first + block, head, k_t, k_h)
-        k_tile = read(k_at, columns, k_t, length - block, K, K2)
+        k_tile = read(k, first + block, head, k_t, k_h, columns, length - block, K, K2)
         v_tiles = ()
         for i in tl.static_range(N):
-            v_at = place(v[i], first + block, head, v_t[i], v_h[i])
-            v_tile = read(v_at, columns, v_t[i], length - block, V, V2)
+            v_tile = read(v[i], first + block, head, v_t[i], v_h[i], columns, length - block, V, V2)
             v_tiles = v_tiles + (v_tile.to(k_tile.dtype),)
         d_k_tile = tl.full((C, K2), 0.0, tl.float32)
         d_v_tiles = (tl.full((C, V2), 0.0, tl.float32),) * WANTED
         for query in range(bound(block // R * R), bound(length), R):
-            q_at = place(q, first + query, head, q_t, q_h)
-            q_tile = read(q_at, rows, q_t, length - query, K, K2)
+            count = length - query
+            q_tile = read(q, first + query, head, q_t, q_h, rows, count, K, K2)
             at = place(log_sums, first + query, head, 1, tokens) + rows
-            log_sum = tl.load(at, mask=rows < length - query, other=0.0)
+            log_sum = tl.load(at, mask=rows < count, other=0.0)
             at = place(mean_gradients, first + query, head, 1, tokens) + rows
-            mean = tl.load(at, mask=rows < length - query, other=0.0)
+            mean = tl.load(at, mask=rows < count, other=0.0)
             scores = product(k_tile, tl.trans(q_tile)) * (scale * LOG2_E)
             queries, keys = query + rows[None, :], block + columns[:, None]
             scores = biased(scores, bias, head, queries, keys, side, length)
@@ -186,8 +175,8 @@ def backward_keys_kernel(
             d_weights = tl.full((C, R), 0.0, tl.float32)
             grown = ()
             for i in tl.static_range(N):
-                g_at = place(g[i], first + query, head, g_t[i], g_h[i])
-                g_tile = read(g_at, rows, g_t[i], length - query, V, V2).to(k_tile.dtype)
+                g_tile = read(g[i], first + query, head, g_t[i], g_h[i], rows, count, V, V2)
+                g_tile = g_tile.to(k_tile.dtype)
                 d_weights = product(v_tiles[i], tl.trans(g_tile), d_weights)
                 if i < WANTED:
                     d_v_tile = product(narrow, g_tile, d_v_tiles[i])
@@ -195,11 +184,9 @@ def backward_keys_kernel(
             d_v_tiles = grown
             d_scores = (weights * (d_weights - mean[None, :])).to(k_tile.dtype)
             d_k_tile = product(d_scores, q_tile, d_k_tile)
-        d_k_at = place(d_k, first + block, head, heads * K, K)
-        write(d_k_at, columns, heads * K, length - block, d_k_tile * scale, K, K2)
+        write(d_k, first + block, head, heads, columns, length - block, d_k_tile * scale, K, K2)
         for i in tl.static_range(WANTED):
-            d_v_at = place(d_v[i], first + block, head, heads * V, V)
-            write(d_v_at, columns, heads * V, length - block, d_v_tiles[i], V, V2)
+            write(d_v[i], first + block, head, heads, columns, length - block, d_v_tiles[i], V, V2)
     tail = tl.load(starts + n)
     clear(d_k, tail, tokens, program, n * blocks, head, heads, C, K, K2)
     for i in tl.static_range(WANTED):

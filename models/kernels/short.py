@@ -12,9 +12,7 @@ their places in their sequence; it may be None.
 """
 
 from tape_arith.models.kernels.tiles import (
-    LOG2_E,
-    biased,
-    causal,
+    causal_scores,
     clear,
     inline,
     kernel,
@@ -37,9 +35,7 @@ def softmax(q, k, scale, bias, head, side, length, S: tl.constexpr):
     written.
     """
     tokens = tl.arange(0, S)
-    scores = product(q, tl.trans(k)) * (scale * LOG2_E)
-    scores = biased(scores, bias, head, tokens[:, None], tokens[None, :], side, length)
-    scores = causal(scores, tokens, tokens)
+    scores = causal_scores(q, k, scale, bias, head, tokens, tokens, side, length)
     most = row_max(scores)
     powers = tl.exp2(scores - most[:, None])
     total = row_sum(powers)
@@ -62,14 +58,14 @@ def forward_kernel(
     rows = tl.arange(0, S)
     # Empty sequences fill up a pack.
     if (length >= shortest) & (length <= S) & (length > 0):
-        q_tile = read(place(q, first, head, q_t, q_h), rows, q_t, length, K, K2)
-        k_tile = read(place(k, first, head, k_t, k_h), rows, k_t, length, K, K2)
+        q_tile = read(q, first, head, q_t, q_h, rows, length, K, K2)
+        k_tile = read(k, first, head, k_t, k_h, rows, length, K, K2)
         weights, _ = softmax(q_tile, k_tile, scale, bias, head, side, length, S)
         weights = weights.to(q_tile.dtype)
         for i in tl.static_range(N):
-            v_tile = read(place(v[i], first, head, v_t[i], v_h[i]), rows, v_t[i], length, V, V2)
+            v_tile = read(v[i], first, head, v_t[i], v_h[i], rows, length, V, V2)
             mixed = product(weights, v_tile.to(weights.dtype))
-            write(place(o[i], first, head, heads * V, V), rows, heads * V, length, mixed, V, V2)
+            write(o[i], first, head, heads, rows, length, mixed, V, V2)
     if CLEAR:
         for i in tl.static_range(N):
             clear(o[i], tl.load(starts + n), tokens, sequence, n, head, heads, S, V, V2)
@@ -96,20 +92,19 @@ def backward_kernel(
     length = tl.load(starts + sequence + 1) - first
     rows = tl.arange(0, S)
     if (length >= shortest) & (length <= S) & (length > 0):
-        q_tile = read(place(q, first, head, q_t, q_h), rows, q_t, length, K, K2)
-        k_tile = read(place(k, first, head, k_t, k_h), rows, k_t, length, K, K2)
+        q_tile = read(q, first, head, q_t, q_h, rows, length, K, K2)
+        k_tile = read(k, first, head, k_t, k_h, rows, length, K, K2)
         weights, log_sum = softmax(q_tile, k_tile, scale, bias, head, side, length, S)
         for i in tl.static_range(WANTED):
-            g_tile = read(place(g[i], first, head, g_t[i], g_h[i]), rows, g_t[i], length, V, V2)
+            g_tile = read(g[i], first, head, g_t[i], g_h[i], rows, length, V, V2)
             g_tile = g_tile.to(q_tile.dtype)
             total = product(tl.trans(weights.to(q_tile.dtype)), g_tile)
-            at = place(d_v[i], first, head, heads * V, V)
-            write(at, rows, heads * V, length, total, V, V2)
+            write(d_v[i], first, head, heads, rows, length, total, V, V2)
         d_weights = tl.full((S, S), 0.0, tl.float32)
         for i in tl.static_range(N):
-            g_tile = read(place(g[i], first, head, g_t[i], g_h[i]), rows, g_t[i], length, V, V2)
+            g_tile = read(g[i], first, head, g_t[i], g_h[i], rows, length, V, V2)
             g_tile = g_tile.to(q_tile.dtype)
-            v_tile = read(place(v[i], first, head, v_t[i], v_h[i]), rows, v_t[i], length, V, V2)
+            v_tile = read(v[i], first, head, v_t[i], v_h[i], rows, length, V, V2)
             v_tile = tl.trans(v_tile.to(q_tile.dtype))
             d_weights = product(g_tile, v_tile, d_weights)
         mean = row_sum(weights * d_weights)
@@ -120,9 +115,9 @@ def backward_kernel(
             tl.store(at, mean, mask=rows < length)
         d_scores = (weights * (d_weights - mean[:, None]) * scale).to(q_tile.dtype)
         total = product(d_scores, k_tile)
-        write(place(d_q, first, head, heads * K, K), rows, heads * K, length, total, K, K2)
+        write(d_q, first, head, heads, rows, length, total, K, K2)
         total = product(tl.trans(d_scores), q_tile)
-        write(place(d_k, first, head, heads * K, K), rows, heads * K, length, total, K, K2)
+        write(d_k, first, head, heads, rows, length, total, K, K2)
     if CLEAR:
         tail = tl.load(starts + n)
         clear(d_q, tail, tokens, sequence, n, head, heads, S, K, K2)

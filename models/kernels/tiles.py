@@ -96,17 +96,21 @@ def inside(rows, count, W: tl.constexpr, W2: tl.constexpr):
 
 
 @inline
-def read(at, rows, stride, count, W: tl.constexpr, W2: tl.constexpr):
-    """Load the tile [rows, W2] at the place `at`; rows from `count` on are 0."""
-    addresses = at + rows[:, None] * stride + tl.arange(0, W2)[None, :]
+def read(
+    tensor, token, head, token_stride, head_stride, rows, count, W: tl.constexpr, W2: tl.constexpr
+):  # fmt: skip
+    """Load the tile [rows, W2] of a head from `token` on; rows from `count` on are 0."""
+    at = place(tensor, token, head, token_stride, head_stride)
+    addresses = at + rows[:, None] * token_stride + tl.arange(0, W2)[None, :]
     return tl.load(addresses, mask=inside(rows, count, W, W2), other=0.0)
 
 
 @inline
-def write(at, rows, stride, count, tile, W: tl.constexpr, W2: tl.constexpr):
-    """Store a tile in the type that `at` points to; skip rows from `count` on."""
-    addresses = at + rows[:, None] * stride + tl.arange(0, W2)[None, :]
-    tl.store(addresses, tile.to(at.dtype.element_ty), mask=inside(rows, count, W, W2))
+def write(out, token, head, heads, rows, count, tile, W: tl.constexpr, W2: tl.constexpr):
+    """Store the tile of a head from `token` on in `out` [T, H, W]; skip rows from `count` on."""
+    at = place(out, token, head, heads * W, W)
+    addresses = at + rows[:, None] * (heads * W) + tl.arange(0, W2)[None, :]
+    tl.store(addresses, tile.to(out.dtype.element_ty), mask=inside(rows, count, W, W2))
 
 
 @inline
@@ -123,8 +127,8 @@ def clear(
     count = tl.minimum(first + size, tokens) - first
     rows = tl.arange(0, S)
     for row in range(0, bound(count), S):
-        at = place(out, first + row, head, heads * W, W)
-        write(at, rows, heads * W, count - row, tl.full((S, W2), 0.0, tl.float32), W, W2)
+        zeros = tl.full((S, W2), 0.0, tl.float32)
+        write(out, first + row, head, heads, rows, count - row, zeros, W, W2)
 
 
 @inline
@@ -157,3 +161,11 @@ def causal(scores, queries, keys):
     Keys beyond a sequence's end need no mask of their own, because they are later than its queries.
     """
     return tl.where(queries[:, None] >= keys[None, :], scores, float("-inf"))
+
+
+@inline
+def causal_scores(q, k, scale, bias, head, queries, keys, side, length):
+    """Compute the scores of a tile of queries and one of keys, bias included, as powers of 2."""
+    scores = product(q, tl.trans(k)) * (scale * LOG2_E)
+    scores = biased(scores, bias, head, queries[:, None], keys[None, :], side, length)
+    return causal(scores, queries, keys)
