@@ -19,7 +19,8 @@ Bias = Tensor | None
 def scaled_scores(q: Tensor, k: Tensor, *, scale: float | None = None) -> Tensor:
     """Compute scale q k^T, future keys included: [B, H, T, T], in float32 or wider.
 
-    q, k [B, T, H, K]; `scale` defaults to K^-1/2. The product is taken in the type of q and k.
+    q, k [B, T, H, K]; `scale` defaults to K^-1/2. The product is taken in the type of q and k; its
+    softmax is not, because bfloat16 numbers near 12 are 0.06 apart.
     """
     if scale is None:
         scale = q.shape[-1] ** -0.5
@@ -45,18 +46,6 @@ def gather_values(weights: Tensor, values: Tensor) -> Tensor:
     The result has the type of the values.
     """
     return (weights.to(values.dtype) @ values.transpose(1, 2)).transpose(1, 2)
-
-
-def attention_weights(
-    q: Tensor, k: Tensor, *, scale: float | None = None, bias: Tensor | None = None
-) -> Tensor:
-    """Compute softmax(scale q k^T + bias) over the keys up to each query, [B, H, T, T].
-
-    q, k [B, T, H, K]; bias [B or 1, H, T, T], added after scaling and before the mask.
-    The softmax is computed in float32 or wider: bfloat16 numbers near 12 are 0.06 apart.
-    """
-    scores = scaled_scores(q, k, scale=scale)
-    return causal_softmax(scores if bias is None else scores + bias)
 
 
 class Needs(NamedTuple):
@@ -136,7 +125,8 @@ class Eager(Backend):
         if seqs.starts is not None:
             q, k = unpack(q, seqs), unpack(k, seqs)
             values = tuple(unpack(v, seqs) for v in values)
-        weights = attention_weights(q, k, scale=scale, bias=bias)
+        scores = scaled_scores(q, k, scale=scale)
+        weights = causal_softmax(scores if bias is None else scores + bias)
         seqs.show("weights", weights)
         mixed = tuple(gather_values(weights, v) for v in values)
         return mixed if seqs.starts is None else tuple(pack(heads, seqs) for heads in mixed)

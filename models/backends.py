@@ -191,20 +191,6 @@ class Varlen(FlashAttn):
 BACKENDS: dict[str, type[Backend]] = {
     backend.name: backend for backend in (Eager, FlashAttn, Fused, SDPA, Varlen)
 }
-_FASTEST_ON_GPU = {
-    "one value": ("varlen", "flash-attn", "fused", "sdpa", "eager"),
-    "several values": ("fused", "flash-attn", "sdpa", "eager"),
-    "a bias": ("fused", "sdpa", "eager"),
-}
-"""On a GPU `auto` takes the first of these that meets the needs.
-
-Forward and backward in results/bench/h200-paper-20.json (one H200, bfloat16, 16 heads of 64,
-rows of 64, 124 and 244 tokens, about 32,768 in all):
-
-one value       torch's kernel, in `sdpa`, 0.7, 0.5, 0.6 ms; `fused` 1.0, 1.3, 1.4
-several values  three: `fused` 1.4, 1.4, 1.6 ms; `sdpa` 5.2, 3.8, 4.6
-a bias          `sdpa` 0.7, 1.4, 2.8 ms; `fused` is not measured: it saves the padded groups
-"""
 
 
 def known_backend(name: str) -> str:
@@ -220,12 +206,22 @@ def load_backend(name: str) -> Backend:
 
 
 def _fastest(needs: Needs, hardware: Hardware) -> tuple[str, ...]:
-    """List backends, the fastest first; not all meet the needs."""
+    """List backends, the fastest first; `auto` takes the first that meets the needs.
+
+    Forward and backward in results/bench/h200-paper-20.json (one H200, bfloat16, 16 heads of 64,
+    rows of 64, 124 and 244 tokens, about 32,768 in all):
+
+    one value       torch's kernel, in `sdpa`, 0.7, 0.5, 0.6 ms; `fused` 1.0, 1.3, 1.4
+    several values  three: `fused` 1.4, 1.4, 1.6 ms; `sdpa` 5.2, 3.8, 4.6
+    a bias          `sdpa` 0.7, 1.4, 2.8 ms; `fused` is not measured: it saves the padded groups
+    """
     if hardware.device == "cpu":
         return ("eager",)  # plain products are the fastest at these lengths
     if needs.bias != "none":
-        return _FASTEST_ON_GPU["a bias"]
-    return _FASTEST_ON_GPU["one value" if needs.values == 1 else "several values"]
+        return ("fused", "sdpa", "eager")
+    if needs.values > 1:
+        return ("fused", "flash-attn", "sdpa", "eager")
+    return ("varlen", "flash-attn", "fused", "sdpa", "eager")
 
 
 def choose_backend(request: str, needs: Needs, hardware: Hardware) -> Backend:

@@ -1,5 +1,3 @@
-"""Canon layers: causal convolutions over neighbouring tokens."""
-
 import torch
 from torch import Tensor, nn
 

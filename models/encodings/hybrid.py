@@ -1,5 +1,3 @@
-"""RoPE in some layers, none in the others."""
-
 from tape_arith.models.encoding import PositionalLayer, Setting, check_least
 from tape_arith.models.errors import UsageError
 from tape_arith.models.families.rotary import Rotary

@@ -14,7 +14,7 @@ from tape_arith.models.encoding import (
     State,
     Workload,
 )
-from tape_arith.models.families.rotary import Rotary, rotate, rotation
+from tape_arith.models.families.rotary import Rotary, geometric_frequencies, rotate, rotation
 from tape_arith.models.sequences import Sequences
 
 
@@ -38,12 +38,11 @@ class RePoLayer(PositionalLayer):
     def attend(
         self, x: Tensor, q: Tensor, k: Tensor, v: Tensor, state: State, seqs: Sequences
     ) -> tuple[Tensor, State]:
-        half = q.shape[-1] // 2
         # Without autocast, because bfloat16 skips whole numbers beyond 256.
         with torch.autocast(x.device.type, enabled=False):
             z = self.positions(x.to(torch.promote_types(torch.float32, x.dtype)))
-            exponent = torch.arange(half, dtype=torch.float64, device=x.device) / half
-            angles = z[..., None] * (self.base**-exponent).to(z.dtype)
+            theta = geometric_frequencies(q.shape[-1] // 2, self.base, x.device)
+            angles = z[..., None] * theta.to(z.dtype)
             by = rotation(angles.cos(), angles.sin())
         return super().attend(x, rotate(q, by), rotate(k, by), v, state, seqs)
 
@@ -72,7 +71,6 @@ class RePo(Rotary):
     def __init__(self, setting: Setting, *, base: float = 10_000.0) -> None:
         self.first = setting.num_layers // 3
         self.width = max(setting.hidden_size // 8, 1)
-        self.base = base
         super().__init__(setting, base=base)
 
     def layer(self, i: int) -> PositionalLayer:

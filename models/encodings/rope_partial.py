@@ -1,5 +1,3 @@
-"""Partial RoPE: a part of each head is rotated."""
-
 import torch
 from torch import Tensor
 

@@ -1,5 +1,3 @@
-"""Sandwich: a bias by distance from the inner product of two sinusoidal embeddings."""
-
 import torch
 from torch import Tensor
 

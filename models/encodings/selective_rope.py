@@ -15,7 +15,7 @@ from tape_arith.models.encoding import (
     check_least,
 )
 from tape_arith.models.errors import UsageError
-from tape_arith.models.families.rotary import rotate, rotation
+from tape_arith.models.families.rotary import geometric_frequencies, rotate, rotation
 from tape_arith.models.sequences import Sequences, pack, unpack
 
 BASE = 500_000.0
@@ -99,9 +99,8 @@ class SelectiveRoPE(PositionalEncoding):
         return SelectiveRoPELayer(self.setting, self.rank)
 
     def start(self, x: Tensor, index: Tensor, seqs: Sequences) -> Temperature:
-        half = self.setting.head_dim // 2
-        exponent = torch.arange(half, dtype=torch.float64, device=x.device) / half
-        return Temperature((BASE**-exponent).to(torch.promote_types(torch.float32, x.dtype)))
+        temperature = geometric_frequencies(self.setting.head_dim // 2, BASE, x.device)
+        return Temperature(temperature.to(torch.promote_types(torch.float32, x.dtype)))
 
     def multiply_adds(self, extent: Workload) -> int:
         """Count the products with W1 and W2."""

@@ -1,5 +1,3 @@
-"""T5's relative bias: a learned number for each head and bucket of distances."""
-
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F

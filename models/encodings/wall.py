@@ -1,5 +1,3 @@
-"""Wall attention: forget gates for each channel."""
-
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F

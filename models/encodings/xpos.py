@@ -1,5 +1,3 @@
-"""xPos: RoPE whose scores decay with the distance."""
-
 import math
 from typing import NamedTuple
 

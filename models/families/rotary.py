@@ -53,9 +53,9 @@ def trace_products(query: tuple[Tensor, ...], key: tuple[Tensor, ...]) -> Tensor
     return queries @ keys.transpose(-1, -2)
 
 
-def geometric_frequencies(count: int, base: float) -> Tensor:
+def geometric_frequencies(count: int, base: float, device: torch.device | None = None) -> Tensor:
     """Return base^(-f/count) radians per token, float64 [count], the highest first."""
-    return base ** (-torch.arange(count, dtype=torch.float64) / count)
+    return base ** (-torch.arange(count, dtype=torch.float64, device=device) / count)
 
 
 class RotaryLayer(PositionalLayer):
@@ -80,12 +80,12 @@ class Rotary(PositionalEncoding):
     not_rescalable: ClassVar[str] = ""
 
     def __init__(self, setting: Setting, *, base: float = 10_000.0) -> None:
+        self.base = base
         super().__init__(setting)
         if setting.head_dim % 2:
             raise UsageError(f"a rotary encoding needs an even head_dim, not {setting.head_dim}")
         if base <= 1:
             raise UsageError(f"base must be more than 1, not {base:g}")
-        self.base = base
 
     def layer(self, i: int) -> PositionalLayer:
         return RotaryLayer()

@@ -14,7 +14,7 @@ from torch.nn import functional as F
 
 from tape_arith.arith.contracts import examples
 from tape_arith.arith.registry.locate import known_names
-from tape_arith.models.attention import Eager, attention_weights
+from tape_arith.models.attention import Eager, causal_softmax, scaled_scores
 from tape_arith.models.decoder import RMSNorm
 from tape_arith.models.encoding import PositionalEncoding
 from tape_arith.models.encodings.cope import CoPELayer
@@ -171,10 +171,10 @@ def test_the_softmax_is_wide() -> None:
     scores = (q.double() * WIDTH**-0.5).transpose(1, 2) @ k.double().permute(0, 2, 3, 1)
     future = torch.ones(TOKENS, TOKENS, dtype=torch.bool).triu(1)
     expected = scores.masked_fill(future, float("-inf")).softmax(-1)
-    weights = attention_weights(q.float(), k.float())
+    weights = causal_softmax(scaled_scores(q.float(), k.float()))
     assert weights.dtype == torch.float32 and error(weights.double(), expected) < 1e-5
     # From bfloat16 features the product rounds, the softmax of it does not.
-    low = attention_weights(q, k)
+    low = causal_softmax(scaled_scores(q, k))
     assert low.dtype == torch.float32
     assert float((low.double().sum(-1) - 1).abs().max()) < 1e-6
 
