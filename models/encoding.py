@@ -292,3 +292,14 @@ def check_least(name: str, least: int, **options: float | None) -> None:
     for option, value in options.items():
         if value is not None and value < least:
             raise UsageError(f"{name}: {option} must be {least} or more, not {value:g}")
+
+
+def check_reaches(setting: Setting, **options: int | None) -> None:
+    """Raise UsageError if a number of indices is set to less than L1."""
+    longest = setting.max_length
+    for option, value in options.items():
+        if value is not None and value < longest:
+            raise UsageError(
+                f"{option}={value} is less than the longest tested sequence, {longest} tokens; "
+                f"choose {option} >= {longest}"
+            )

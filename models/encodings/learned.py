@@ -1,5 +1,4 @@
-from tape_arith.models.encoding import Setting
-from tape_arith.models.errors import UsageError
+from tape_arith.models.encoding import Setting, check_reaches
 from tape_arith.models.families.learned_table import LearnedTable
 
 
@@ -15,13 +14,8 @@ class Learned(LearnedTable):
     paper = "Gehring et al. 2017, arXiv 1705.03122"
 
     def __init__(self, setting: Setting, *, rows: int | None = None) -> None:
-        longest = setting.max_length
-        if rows is not None and rows < longest:
-            raise UsageError(
-                f"rows={rows} is less than the longest tested sequence, {longest} tokens; "
-                f"choose rows >= {longest}"
-            )
-        super().__init__(setting, longest if rows is None else rows)
+        check_reaches(setting, rows=rows)
+        super().__init__(setting, setting.max_length if rows is None else rows)
 
     def trained_reach(self) -> dict[str, int]:
         return {"tokens": self.setting.trained_length}

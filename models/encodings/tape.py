@@ -17,7 +17,7 @@ from tape_arith.models.cpu_kernels import (
 )
 from tape_arith.models.encoding import MatMul, Setting, State, constant
 from tape_arith.models.errors import UsageError
-from tape_arith.models.families.contextual import ContextualLayer, ContextualRotary, ShareLayer
+from tape_arith.models.families.contextual import ContextualLayer, ContextualRotary
 from tape_arith.models.families.rotary import Rotation, rotate, rotation
 from tape_arith.models.sequences import Sequences
 
@@ -256,8 +256,6 @@ class TAPE(ContextualRotary):
         )
 
     def updating_layer(self) -> ContextualLayer:
-        if self.context == "no-mlp":
-            return ShareLayer(self.setting.num_heads)
         return READ_OUTS[self.form](self.setting.head_dim, self.width)
 
     def start(self, x: Tensor, index: Tensor, seqs: Sequences) -> State:

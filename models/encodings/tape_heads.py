@@ -8,12 +8,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from tape_arith.models.encoding import INITIAL_STD, MatMul, Setting
-from tape_arith.models.families.contextual import (
-    ContextualLayer,
-    ContextualRotary,
-    ShareLayer,
-    add_share,
-)
+from tape_arith.models.families.contextual import ContextualLayer, ContextualRotary, add_share
 from tape_arith.models.families.rotary import Rotation, rotate, rotation, trace_products
 from tape_arith.models.sequences import Sequences
 
@@ -118,8 +113,6 @@ class TapeHeads(ContextualRotary):
         )
 
     def updating_layer(self) -> ContextualLayer:
-        if self.context == "no-mlp":
-            return ShareLayer(self.setting.num_heads)
         return TapeHeadsLayer(self.setting, self.width, gathers=self.context == "full")
 
     def inner_products(self, state: TapeHeadsState) -> Tensor:

@@ -167,14 +167,15 @@ class ContextualRotary(Rotary, ABC):
     def layer(self, i: int) -> PositionalLayer:
         if i == self.setting.applied_layers - 1:
             return ContextualLayer()
-        layer = self.updating_layer()
+        shares = self.context == "no-mlp"
+        layer = ShareLayer(self.setting.num_heads) if shares else self.updating_layer()
         layer.gathers = self.context != "no-attention"
         layer.clamp, layer.copies = self.clamp, self.copies
         return layer
 
     @abstractmethod
     def updating_layer(self) -> ContextualLayer:
-        """Build the layer for `context`."""
+        """Build a layer whose activations update e."""
 
     def frequencies(self) -> Tensor:
         """Return the frequencies of `rope` or `fourier`; a learned start has none."""

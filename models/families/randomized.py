@@ -9,7 +9,13 @@ from collections.abc import Callable, Iterable
 import torch
 from torch import Tensor
 
-from tape_arith.models.encoding import MatMul, PositionalEncoding, Setting, Workload
+from tape_arith.models.encoding import (
+    MatMul,
+    PositionalEncoding,
+    Setting,
+    Workload,
+    check_reaches,
+)
 from tape_arith.models.errors import UsageError
 from tape_arith.models.sequences import Sequences, pack, random_words
 
@@ -57,14 +63,8 @@ class Randomized(PositionalEncoding):
 
 def position_range(setting: Setting, l_max: int | None) -> int:
     """Return `l_max`, by default 2 L1. Raises UsageError if it is less than L1."""
-    longest = setting.max_length
-    l_max = 2 * longest if l_max is None else l_max
-    if l_max < longest:
-        raise UsageError(
-            f"l_max={l_max} is less than the longest tested sequence, {longest} tokens; "
-            f"choose l_max >= {longest}"
-        )
-    return l_max
+    check_reaches(setting, l_max=l_max)
+    return 2 * setting.max_length if l_max is None else l_max
 
 
 def random_subset(key: Tensor, final_length: Tensor, l_max: int, draw: int = 0) -> Tensor:

@@ -4,11 +4,7 @@
 
 One program computes one tile of pairs of one head, for every P-th sequence, and adds up in
 registers; torch then adds the P sums. It recomputes the weights from the logarithms of the
-softmax's sums, as the kernels of long sequences do.
-
-Legend: T tokens of all sequences, n sequences, H heads, K head dim, V value width, N values;
-R queries and C keys of a tile; K2 and V2 are K and V rounded up to a power of two. `*_t` and `*_h`
-are the strides of tokens and heads.
+softmax's sums, as the kernels of long sequences do. __init__.py lists the symbols.
 """
 
 from tape_arith.models.kernels.tiles import (

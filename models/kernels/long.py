@@ -5,12 +5,7 @@
 
 One program computes one head of a block of tokens and carries the softmax from each block of keys
 to the next. The backward recomputes the weights from the logarithms of the softmax's sums. No
-program adds to another program's output.
-
-Legend: T tokens of all sequences, n sequences, H heads, K head dim, V value width, N values;
-R queries and C keys of a tile; K2 and V2 are K and V rounded up to a power of two. `*_t` and `*_h`
-are the strides of tokens and heads. bias [H, side, side] is added to the scores of a query and a
-key by their places in their sequence; it may be None.
+program adds to another program's output. __init__.py lists the symbols.
 """
 
 from tape_arith.models.kernels.tiles import (

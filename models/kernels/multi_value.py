@@ -56,8 +56,8 @@ def multi_value_attention(
         heads, side = q.shape[1], bias.shape[-1]
         if bias.shape != (heads, side, side) or side < longest:
             raise ValueError(f"the bias is [{heads}, S, S] with S >= {longest}, for each head")
-        more = -side % 16  # see `pairs` of tiles.py
-        bias = F.pad(bias, (0, more, 0, more)).contiguous()
+        padding = -side % 16  # see `pairs` of tiles.py
+        bias = F.pad(bias, (0, padding, 0, padding)).contiguous()
     padded = [v if v.shape[-1] == widest else F.pad(v, (0, widest - v.shape[-1])) for v in values]
     results = attend(q, k, padded, starts, longest, scale, bias)
     outputs = zip(results, widths, strict=False)
@@ -205,9 +205,9 @@ def attend_backward(
         return [x.new_zeros(x.shape) for x in (*wide, *biases)]
     d_q, d_k, *d_values = everything = [x.new_empty(x.shape) for x in wide]
     q, k, *values = _dense_rows([q, k, *values])
-    inputs, given = (q, k, *_three(values)), _three(_dense_rows(gradients))
+    inputs, g_three = (q, k, *_three(values)), _three(_dense_rows(gradients))
     d_three, sizes = _three(d_values or [d_q]), _sizes(q, values)
-    steps, square = _strides(*inputs, *given), _square(bias)
+    steps, square = _strides(*inputs, *g_three), _square(bias)
     blocking = long_blocks(q, values)
     options = {"num_warps": blocking.warps, "num_stages": 2}
     one_tile = is_short(q, values, longest)
@@ -219,7 +219,7 @@ def attend_backward(
         if one_tile:
             for shortest, size, warps in short_tiles(longest):
                 short.backward_kernel[(n * heads,)](
-                    *(*inputs, *given, d_q, d_k, *d_three, log_sums, mean_gradients, *square),
+                    *(*inputs, *g_three, d_q, d_k, *d_three, log_sums, mean_gradients, *square),
                     *(starts, n, tokens, heads, shortest, scale, *steps),
                     **(sizes | {"WANTED": wanted, "S": size, "CLEAR": shortest == 0}),
                     num_warps=warps,
@@ -228,14 +228,14 @@ def attend_backward(
             rows, columns = blocking.queries
             blocks = -(-longest // rows)
             long.backward_queries_kernel[(n * blocks * heads,)](
-                *(*inputs, *_three(results[:-1]), *given, d_q, log_sums, mean_gradients, *square),
+                *(*inputs, *_three(results[:-1]), *g_three, d_q, log_sums, mean_gradients, *square),
                 *(starts, n, blocks, tokens, heads, scale, *steps),
                 **(sizes | {"R": rows, "C": columns} | options),
             )
             rows, columns = blocking.keys
             blocks = -(-longest // columns)
             long.backward_keys_kernel[(n * blocks * heads,)](
-                *(*inputs, *given, d_k, *d_three, log_sums, mean_gradients, *square),
+                *(*inputs, *g_three, d_k, *d_three, log_sums, mean_gradients, *square),
                 *(starts, n, blocks, tokens, heads, scale, *steps),
                 **(sizes | {"WANTED": wanted, "R": rows, "C": columns} | options),
             )
@@ -246,7 +246,7 @@ def attend_backward(
             programs = min(n, max(1, BIAS_PROGRAMS // (heads * tiles[0] * tiles[1])))
             sums = bias.new_empty((programs, *bias.shape), dtype=torch.float32)
             bias_gradient.backward_bias_kernel[(programs * heads, *tiles)](
-                *(*inputs, *given, sums, log_sums, mean_gradients, *square),
+                *(*inputs, *g_three, sums, log_sums, mean_gradients, *square),
                 *(starts, n, tokens, heads, scale, *steps),
                 **(sizes | {"R": rows, "C": columns} | options),
             )
@@ -286,14 +286,14 @@ def _backward(ctx: Any, gradients: list[Tensor | None]) -> tuple[Any, ...]:
     values, results = rest[: ctx.num_values], rest[ctx.num_values :]
     *_, needed, _, _, _, bias_wanted = ctx.needs_input_grad
     wanted = max((i + 1 for i, needs in enumerate(needed) if needs), default=0)
-    given = [
+    filled = [
         torch.zeros_like(v) if g is None else g for g, v in zip(gradients, values, strict=False)
     ]
-    d_q, d_k, *more = attend_backward(
-        given, q, k, values, results, starts, ctx.longest, ctx.scale, bias, wanted, bias_wanted
+    d_q, d_k, *d_rest = attend_backward(
+        filled, q, k, values, results, starts, ctx.longest, ctx.scale, bias, wanted, bias_wanted
     )
-    d_values = [*more[:wanted], *[None] * (len(values) - wanted)]
-    return d_q, d_k, d_values, None, None, None, more[-1] if bias_wanted else None
+    d_values = [*d_rest[:wanted], *[None] * (len(values) - wanted)]
+    return d_q, d_k, d_values, None, None, None, d_rest[-1] if bias_wanted else None
 
 
 attend.register_autograd(_backward, setup_context=_save)

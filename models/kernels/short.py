@@ -3,12 +3,7 @@
 """Attention of short sequences.
 
 One program computes one head of one sequence, with all tokens in one tile, so that the softmax
-takes one pass and the backward needs nothing but the inputs.
-
-Legend: T tokens of all sequences, n sequences, H heads, K head dim, V value width, N values;
-S tokens of a tile; K2 and V2 are K and V rounded up to a power of two. `*_t` and `*_h` are the
-strides of tokens and heads. bias [H, side, side] is added to the scores of a query and a key by
-their places in their sequence; it may be None.
+takes one pass and the backward needs nothing but the inputs. __init__.py lists the symbols.
 """
 
 from tape_arith.models.kernels.tiles import (
