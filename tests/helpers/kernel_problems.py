@@ -10,8 +10,6 @@ from itertools import pairwise
 import torch
 from torch import Tensor
 
-from tape_arith.models.kernels.multi_value import multi_value_attention
-
 HALF = torch.bfloat16
 SCALE = 0.3
 
@@ -29,12 +27,16 @@ def reference(
     scale: float,
     bias: Tensor | None = None,
 ) -> tuple[Tensor, ...]:
-    """Compute `multi_value_attention` in any type, one sequence after another."""
+    """Compute `multi_value_attention` in any type, one sequence after another.
+
+    A bias [n, H, S, S] is one of each sequence.
+    """
     outputs = [torch.zeros_like(v, memory_format=torch.contiguous_format) for v in values]
-    for first, last in pairwise(starts.tolist()):
+    for number, (first, last) in enumerate(pairwise(starts.tolist())):
         scores = torch.einsum("thk,shk->hts", q[first:last], k[first:last]) * scale
         if bias is not None:
-            scores = scores + bias[:, : last - first, : last - first]
+            own = bias if bias.ndim == 3 else bias[number]
+            scores = scores + own[:, : last - first, : last - first]
         future = torch.ones_like(scores, dtype=torch.bool).triu(1)
         weights = scores.masked_fill(future, float("-inf")).softmax(-1)
         for output, v in zip(outputs, values, strict=True):
@@ -59,6 +61,8 @@ class Problem:
 
     def attend(self, inputs: Sequence[Tensor], bias: Tensor | None = None) -> tuple[Tensor, ...]:
         """Return the outputs; of the plain loop for inputs in float64."""
+        from tape_arith.models.kernels.multi_value import multi_value_attention  # needs Triton
+
         q, k, *values = inputs
         if q.dtype == torch.float64:
             return reference(q, k, values, self.starts, SCALE, bias)
@@ -73,8 +77,8 @@ class Problem:
             bias = bias.requires_grad_(self.learned)
         outputs = self.attend(leaves, bias)
         leaves += [bias] if bias is not None and self.learned else []
-        given = [g.to(o) for g, o in zip(self.gradients, outputs, strict=True)]
-        return [*(o.detach() for o in outputs), *torch.autograd.grad(outputs, leaves, given)]
+        upstream = [g.to(o) for g, o in zip(self.gradients, outputs, strict=True)]
+        return [*(o.detach() for o in outputs), *torch.autograd.grad(outputs, leaves, upstream)]
 
     def expected(self) -> list[Tensor]:
         """Return the results of the plain loop."""
@@ -85,7 +89,7 @@ def problem(
     lengths: Sequence[int],
     *,
     device: str,
-    heads: int = 2,
+    heads: int = 1,
     width: int = 16,
     value_width: int = 16,
     values: int = 3,
@@ -102,8 +106,8 @@ def problem(
     tokens = int(starts[-1]) + tail
 
     def noise(size: int, dtype: torch.dtype) -> Tensor:
-        made = torch.randn(tokens, heads, size, generator=generator, dtype=torch.float64)
-        return made.to(dtype).to(device)
+        normal = torch.randn(tokens, heads, size, generator=generator, dtype=torch.float64)
+        return normal.to(dtype).to(device)
 
     square = torch.randn(heads, side, side, generator=generator).to(device)
     types = [dtype] + [state] * (values - 1)

@@ -4,9 +4,8 @@ Legend: B batch, T tokens, H heads, K head dim.
 """
 
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
-from itertools import pairwise
 from types import ModuleType
 from typing import Any
 
@@ -30,6 +29,7 @@ from tape_arith.models.backends import (
 from tape_arith.models.errors import UsageError
 from tape_arith.models.hardware import Hardware
 from tape_arith.models.sequences import Sequences
+from tests.helpers.kernel_problems import distance, reference
 
 CPU = Hardware("cpu", torch.float32)
 GPU = Hardware("cuda", torch.bfloat16)
@@ -64,27 +64,55 @@ def inputs(seqs: Sequences, widths: tuple[int, ...] = (K,)) -> list[Tensor]:
 def loop(
     q: Tensor,
     k: Tensor,
-    values: list[Tensor],
+    values: Sequence[Tensor],
     seqs: Sequences,
     scale: float,
     bias: Tensor | None = None,
 ) -> list[Tensor]:
-    """One query at a time, from softmax(scale q k + bias) v, q times what `seqs` says."""
+    """Compute softmax(scale q k + bias) v of each sequence alone, q times what `seqs` says."""
     starts, _ = seqs.cumulative
     q = q if seqs.query_scale is None else q * seqs.query_scale.to(q)[..., None]
     rows, tokens = seqs.tokens.shape
-    values = [v.expand(rows, tokens, H, -1).flatten(0, 1) for v in values]
-    q, k = q.flatten(0, 1), k.flatten(0, 1)
-    out = [[] for _ in values]  # type: list[list[Tensor]]
-    for row, (first, last) in enumerate(pairwise(starts.tolist())):
-        for t in range(first, last):
-            scores = scale * (q[t] * k[first : t + 1]).sum(-1)
-            if bias is not None:
-                scores = scores + bias[row % len(bias), :, t - first, : t - first + 1].T
-            share = scores.softmax(0)[..., None]
-            for i, v in enumerate(values):
-                out[i].append((share * v[first : t + 1]).sum(0))
-    return [torch.stack(o).view(rows, tokens, H, -1) for o in out]
+    flat = [v.expand(rows, tokens, H, -1).flatten(0, 1) for v in values]
+    bias = None if bias is None else bias.expand(len(starts) - 1, H, -1, -1)
+    outputs = reference(q.flatten(0, 1), k.flatten(0, 1), flat, starts, scale, bias)
+    return [output.view(rows, tokens, H, -1) for output in outputs]
+
+
+def check(
+    backend: Backend,
+    seqs: Sequences,
+    widths: tuple[int, ...],
+    scale: float | None,
+    bias_shape: tuple[int, int] | None = None,
+    tolerance: float = 1e-10,
+    dtype: torch.dtype = torch.float64,
+    device: str = "cpu",
+) -> None:
+    """Compare outputs and gradients with the loop's; a bias is [*bias_shape, T, T]."""
+    generator = torch.Generator().manual_seed(1)
+
+    def normal(shape: Iterable[int]) -> Tensor:
+        return torch.randn(*shape, generator=generator, dtype=torch.float64)
+
+    exact = [*inputs(seqs, widths), *(normal((*shape, T, T)) for shape in (bias_shape,) if shape)]
+    upstream = [normal((*seqs.tokens.shape, H, width)) for width in widths]
+
+    def results(attend: Callable[..., Iterable[Tensor]], like: Tensor) -> list[Tensor]:
+        leaves = [x.detach().to(like).requires_grad_() for x in exact]
+        q, k, *values = leaves
+        bias = values.pop() if bias_shape else None
+        outputs = list(attend(q, k, tuple(values), bias))
+        return outputs + list(torch.autograd.grad(outputs, leaves, [g.to(like) for g in upstream]))
+
+    expected = results(lambda q, k, v, b: loop(q, k, v, seqs, scale or K**-0.5, b), exact[0])
+    tensors = {name: x.to(device) for name, x in vars(seqs).items() if torch.is_tensor(x)}
+    moved = replace(seqs, **tensors)  # type: ignore[arg-type]
+    actual = results(
+        lambda q, k, v, b: backend(q, k, v, moved, scale=scale, bias=b),
+        torch.empty(0, dtype=dtype, device=device),
+    )
+    assert distance(actual, expected) < tolerance
 
 
 def with_query_scale(seqs: Sequences) -> Sequences:
@@ -94,8 +122,7 @@ def with_query_scale(seqs: Sequences) -> Sequences:
     return replace(seqs, query_scale=2 * torch.rand(shape, generator=generator))
 
 
-@pytest.mark.parametrize("change", [replace, with_query_scale])
-@pytest.mark.parametrize("scale", [None, 0.7])
+@pytest.mark.parametrize(("change", "scale"), [(replace, None), (with_query_scale, 0.7)])
 @pytest.mark.parametrize(
     ("backend", "layout", "widths", "bias_rows"),
     [
@@ -111,20 +138,8 @@ def test_agrees_with_a_loop(
     scale: float | None,
     change: Callable[[Sequences], Sequences],
 ) -> None:
-    """Outputs and gradients; a bias is added after scaling and before the mask."""
-    seqs = change(layout())
-    q, k, *values = tensors = inputs(seqs, widths)
-    bias = None
-    if bias_rows:
-        bias = torch.randn(bias_rows, H, T, T, dtype=torch.float64, requires_grad=True)
-        tensors.append(bias)
-    heads = backend()(q, k, tuple(values), seqs, scale=scale, bias=bias)
-    expected = loop(q, k, values, seqs, scale or K**-0.5, bias)
-    upstream = [torch.randn_like(o) for o in expected]
-    gradients = torch.autograd.grad(heads, tensors, upstream)
-    expected_gradients = torch.autograd.grad(expected, tensors, upstream)
-    for actual, right in zip((*heads, *gradients), (*expected, *expected_gradients), strict=True):
-        torch.testing.assert_close(actual, right, rtol=1e-10, atol=1e-10)
+    """A bias is added after scaling and before the mask."""
+    check(backend(), change(layout()), widths, scale, (bias_rows, H) if bias_rows else None)
 
 
 BIASED = [

@@ -129,13 +129,13 @@ def test_how_many_are_scored_is_no_part_of_a_graph(monkeypatch: pytest.MonkeyPat
     for each in (one, plain):
         each.decoder.eval()
     problems, keys = one.batches.problems(0)
-    made = []
+    graphs = []
     for rows in (3, 24):
         group = pack(problems, keys, np.arange(rows), capacity=400, longest=20)
         expected = answer_logits(plain.runner, group)
         torch.testing.assert_close(answer_logits(one.runner, group), expected)
-        made.append(counters["stats"]["unique_graphs"])
-    assert made[0] == made[1] >= 2
+        graphs.append(counters["stats"]["unique_graphs"])
+    assert graphs[0] == graphs[1] >= 2
 
 
 def test_when_graphs_may_be_missing() -> None:

@@ -130,7 +130,7 @@ def test_draws_of_different_encodings_are_independent() -> None:
 )
 def test_joined_parts_draw_independently(name: str, training: bool) -> None:
     """Nor does a part draw what another draws for the sequence before or behind."""
-    pe, seqs = examples.decoder_for(name).pe.train(training), same_rows(6000)
+    pe, seqs = examples.decoder_for(name).pe.train(training), same_rows(3000)
     assert isinstance(pe, Combination)
     drawn = []
     for part in pe.each:
@@ -147,7 +147,7 @@ def test_joined_parts_draw_independently(name: str, training: bool) -> None:
     for one, other in combinations([index.double() for index in drawn], 2):
         for place, shift in product((0, 3, 6), (-1, 0, 1)):
             both = torch.stack((one[:, place], other[:, place].roll(shift)))
-            assert abs(float(torch.corrcoef(both)[0, 1])) < 0.07  # five standard deviations
+            assert abs(float(torch.corrcoef(both)[0, 1])) < 0.092  # five standard deviations
 
 
 def test_joined_encodings_share_the_factor_of_their_indices() -> None:
@@ -179,12 +179,12 @@ def test_training_scales_indices_by_one_uniform_number_a_sequence(name: str, a: 
 def test_all_sequences_of_a_step_may_share_one_number() -> None:
     pe, seqs = build("aug-rope:per=step", SMALL).train(), same_rows()
     drawn = []
-    for key in range(1000):
+    for key in range(400):
         index = pe.indices(replace(seqs, tokens=seqs.tokens[:3], key=seqs.key[:3], batch_key=key))
         assert torch.equal(index, index[:1].expand(3, -1))
         drawn.append(float(index[0, 1]) - 1)
     assert_uniform([int(20 * alpha) for alpha in drawn], 0, 19)
-    alone = build("aug-rope", SMALL).train().indices(replace(seqs, key=torch.arange(1000)))
+    alone = build("aug-rope", SMALL).train().indices(replace(seqs, key=torch.arange(400)))
     assert drawn == (alone[:, 1] - 1).tolist()
 
 
@@ -236,11 +236,11 @@ def test_real_indices_are_sorted_independent_numbers(name: str, training: bool) 
     for key, row in zip(range(20), index.tolist(), strict=False):
         words = sorted(random_words(torch.tensor([key]), FINAL)[0].tolist())
         assert row == pytest.approx([word / 2**32 * 60 for word in words[: len(row)]], rel=1e-12)
-    whole = pe.indices(replace(seqs, tokens=torch.zeros(DRAWS, FINAL, dtype=torch.int64)))
-    assert torch.equal(whole[:, : index.shape[1]], index)
-    any_one = whole.gather(1, random_words(seqs.key, 1, draw=9) % FINAL)[:, 0]
+    to_the_bound = pe.indices(replace(seqs, tokens=torch.zeros(DRAWS, FINAL, dtype=torch.int64)))
+    assert torch.equal(to_the_bound[:, : index.shape[1]], index)
+    any_one = to_the_bound.gather(1, random_words(seqs.key, 1, draw=9) % FINAL)[:, 0]
     assert_uniform((any_one / 6).long().tolist(), 0, 9)
-    assert 0 <= float(whole.min()) < 0.1 and 59.9 < float(whole.max()) < 60
+    assert 0 <= float(to_the_bound.min()) < 0.1 and 59.9 < float(to_the_bound.max()) < 60
     wider = replace(seqs, bound=30, offset=5)
     torch.testing.assert_close(pe.indices(wider), index + 5, rtol=0, atol=1e-12)
 

@@ -1,8 +1,6 @@
 """Device, precision and threads are detected; several threads keep order."""
 
 import os
-import subprocess
-import sys
 import threading
 from collections.abc import Iterator
 from contextvars import ContextVar
@@ -111,16 +109,13 @@ def test_in_float32() -> None:
             assert (a @ a).dtype == torch.float32
 
 
-def test_no_variable_makes_float32_coarser() -> None:
-    code = (
-        "import os, torch, tape_arith.models.hardware as hardware\n"
-        "assert torch.backends.cuda.matmul.allow_tf32, 'the variable has no effect to undo'\n"
-        "hardware.configure_process()\n"
-        "print(torch.backends.cuda.matmul.allow_tf32, torch.backends.cudnn.allow_tf32, "
-        "torch.get_float32_matmul_precision(), os.environ['NVIDIA_TF32_OVERRIDE'])"
-    )
-    variables = {"TORCH_ALLOW_TF32_CUBLAS_OVERRIDE": "1", "NVIDIA_TF32_OVERRIDE": "1"}
-    made = subprocess.run(
-        [sys.executable, "-c", code], env=os.environ | variables, capture_output=True, text=True
-    )
-    assert made.stdout.split() == ["False", "False", "highest", "0"], made.stderr
+def test_nothing_makes_float32_coarser(monkeypatch: pytest.MonkeyPatch) -> None:
+    """torch's setting is also that of its variable, TORCH_ALLOW_TF32_CUBLAS_OVERRIDE."""
+    monkeypatch.setenv("NVIDIA_TF32_OVERRIDE", "1")
+    torch.set_float32_matmul_precision("high")
+    torch.backends.cudnn.allow_tf32 = True
+    assert torch.backends.cuda.matmul.allow_tf32
+    configure_process()
+    assert not torch.backends.cuda.matmul.allow_tf32 and not torch.backends.cudnn.allow_tf32
+    assert torch.get_float32_matmul_precision() == "highest"
+    assert os.environ["NVIDIA_TF32_OVERRIDE"] == "0"

@@ -63,7 +63,13 @@ def write(**changes: object) -> str:
 # ---- the models in the box ---------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("name", known_names("model"))
+# Importing transformers takes as long as all other tests here.
+SLOW = {"llama": pytest.mark.slow}
+
+
+@pytest.mark.parametrize(
+    "name", [pytest.param(name, marks=SLOW.get(name, ())) for name in known_names("model")]
+)
 def test_contract(name: str) -> None:
     if name == "llama":
         pytest.importorskip("transformers")
@@ -104,6 +110,7 @@ def with_weights_of(llama: Decoder, name: str) -> Decoder:
     return decoder
 
 
+@pytest.mark.slow
 def test_llama_with_our_weights_is_our_decoder_with_rope() -> None:
     """Logits and gradients; theirs round norms and angles to float32, in float64 too."""
     pytest.importorskip("transformers")
@@ -123,6 +130,7 @@ def test_llama_with_our_weights_is_our_decoder_with_rope() -> None:
     assert difference < 1e-5 * embedding.grad.abs().max()
 
 
+@pytest.mark.slow
 def test_llama_starts_from_the_weights_of_our_decoder() -> None:
     """Its standard deviations are ours, matrix by matrix."""
     pytest.importorskip("transformers")
@@ -172,15 +180,15 @@ def test_a_model_is_trained_scored_and_asked(here: Path) -> None:
 def test_a_model_resumes_bit_for_bit(here: Path) -> None:
     # Tied weights are one parameter, with two names in a checkpoint.
     name = write(init="self.head.weight = self.embedding.weight")
-    whole = small_training.run(here / "whole", name=name)
+    unbroken = small_training.run(here / "whole", name=name)
     stopped = small_training.run(here / "parts", name=name, stop=13)
     assert not stopped.state().trained
     resumed = small_training.run(here / "parts", name=name)
-    weights = [small_training.final_weights(run) for run in (whole, resumed)]
+    weights = [small_training.final_weights(run) for run in (unbroken, resumed)]
     small_training.assert_same_bits(*weights)
     tied = [weights[0][f"model/model.{part}.weight"] for part in ("embedding", "head")]
     assert torch.equal(*tied) and tied[0].std() > 0
-    decoder = checkpoint.trained_decoder(whole, parse(name), whole.record())
+    decoder = checkpoint.trained_decoder(unbroken, parse(name), unbroken.record())
     assert torch.equal(decoder.get_parameter("model.embedding.weight"), tied[0])
 
 
@@ -259,7 +267,7 @@ def test_a_runs_decoder_has_its_own_grid(here: Path) -> None:
     assert grid.complete and grid.evaluation == own.evaluation and grid.budget == own.budget
     for counts in ("exact", "total", "right_sum", "first_wrong_sum"):
         assert np.array_equal(getattr(grid, counts), getattr(own, counts))
-    tape_arith.heatmap([grid, own]).savefig("both.png")
+    tape_arith.heatmap([grid, own])
     grid.save("theirs.json")
     assert np.array_equal(tape_arith.Grid.load(Path("theirs.json")).exact, grid.exact)
     # Unless its owner says so, it has no budget, and stands with others of the kind alone.

@@ -31,12 +31,7 @@ VARIANTS: dict[str, dict[str, Any]] = {
     "all": {"norm": "deepnorm", "loops": 3, "input_injection": True},
     "log": {"attention_scale": "log"},
 }
-FAST = {
-    "post": ("rope", "tape"),
-    "loops": ("rope", "fire", "tape", "tape-heads", "abacus", "path"),
-    "all": ("fire", "tape-heads", "abacus", "path"),
-    "log": ("fire", "tape", "pope", "path"),
-}
+FAST = {"post": ("rope",), "loops": ("tape",), "all": ("tape-heads",), "log": ("path",)}
 NAMES = (*known_names("encoding"), "tape+yarn", "abacus+tape", "tape:form=vector")
 
 

@@ -44,15 +44,15 @@ def coupling_indices(
     return indices
 
 
-def mirrored_indices(string: int, answer: int, others: int, s: int) -> list[int]:
+def mirrored_indices(string: int, answer: int, rest: int, s: int) -> list[int]:
     """The digits of a string s, s + 1, ...; '=' the next; the digits of the answer from one less
     downwards; other tokens 0 (reversal in the code of arXiv 2405.20671).
 
-    string, answer, others  their numbers of tokens
+    string, answer, rest  their numbers of tokens
     """
     upwards = [s + i for i in range(string)]
     downwards = [s + string - 1 - j for j in range(answer)]
-    return [*upwards, s + string, *downwards, *[0] * others]
+    return [*upwards, s + string, *downwards, *[0] * rest]
 
 
 def bipe_indices(tokens: Sequence[int], separators: Sequence[int]) -> list[tuple[int, int]]:

@@ -76,9 +76,9 @@ def launches(dtype: torch.dtype, values: int, longest: int, bias: str) -> list[t
         else torch.zeros(_HEADS, -(-longest // 16) * 16, -(-longest // 16) * 16)
     )
     results = attend(q, k, gathered, starts, longest, 0.125, square)
-    given = [torch.empty_like(x) for x in gathered]
+    upstream = [torch.empty_like(x) for x in gathered]
     options = (square, values, bias == "learned")
-    attend_backward(given, q, k, gathered, results, starts, longest, 0.125, *options)
+    attend_backward(upstream, q, k, gathered, results, starts, longest, 0.125, *options)
     return recorded
 
 

@@ -19,55 +19,35 @@ from tape_arith.models.decoder import Decoder
 from tape_arith.models.hardware import Hardware
 from tape_arith.models.sequences import Sequences
 from tests.helpers.kernel_problems import distance
-from tests.models.test_backends import H, K, T, inputs, loop, packed, padded, with_query_scale
+from tests.models.test_backends import H, K, check, packed, padded, with_query_scale
 
 CPU, GPU = Hardware("cpu", torch.float32), Hardware("cuda", torch.bfloat16)
 
 
-@pytest.mark.parametrize("change", [replace, with_query_scale])
-@pytest.mark.parametrize("layout", [padded, packed])
-@pytest.mark.parametrize(("widths", "scale"), [((K,), None), ((K, 24, 5), 0.7)], ids=str)
+@pytest.mark.parametrize(
+    ("layout", "change", "widths", "scale", "bias_heads"),
+    [
+        (padded, replace, (K,), None, 0),
+        (padded, with_query_scale, (K, 24, 5), 0.7, 0),
+        (packed, with_query_scale, (K,), None, 0),
+        (packed, replace, (K, 24, 5), 0.7, 0),
+        *((packed, replace, (K,), None, heads) for heads in (1, H)),
+    ],
+)
 def test_both_layouts(
     layout: Callable[[], Sequences],
     change: Callable[[Sequences], Sequences],
     widths: tuple[int, ...],
     scale: float | None,
+    bias_heads: int,
     device: str,
 ) -> None:
-    """The values after the first are as TAPE's first state: the same for all rows and heads."""
-    seqs = change(layout())
-    q, k, *values = exact = inputs(seqs, widths)
-    expected = loop(q, k, values, seqs, scale or K**-0.5)
-    generator = torch.Generator().manual_seed(1)
-    upstream = [torch.randn(x.shape, generator=generator).double() for x in expected]
-    expected += torch.autograd.grad(expected, exact, upstream)
+    """The values after the first are as TAPE's first state: the same for all rows and heads.
 
-    narrow = [x.detach().float().to(device).requires_grad_() for x in exact]
-    q, k, *values = narrow
-    starts = None if seqs.starts is None else seqs.starts.to(device)
-    factor = None if seqs.query_scale is None else seqs.query_scale.to(device)
-    moved = replace(seqs, tokens=seqs.tokens.to(device), starts=starts, query_scale=factor)
-    outputs: list[Tensor] = list(Fused()(q, k, tuple(values), moved, scale=scale))
-    outputs += torch.autograd.grad(outputs, narrow, [g.float().to(device) for g in upstream])
-    assert distance(outputs, expected) < 3e-6
-
-
-@pytest.mark.parametrize("bias_heads", [1, H])
-def test_one_bias_for_all_rows_and_perhaps_all_heads(bias_heads: int, device: str) -> None:
-    seqs = packed()
-    generator = torch.Generator().manual_seed(1)
-    square = torch.randn(1, bias_heads, T, T, generator=generator, dtype=torch.float64)
-    q, k, v, bias = exact = [*inputs(seqs), square]
-    expected = loop(q, k, [v], seqs, K**-0.5, bias.requires_grad_().expand(-1, H, -1, -1))
-    upstream = [torch.randn(x.shape, generator=generator, dtype=x.dtype) for x in expected]
-    expected += torch.autograd.grad(expected, exact, upstream)
-
-    q, k, v, bias = narrow = [x.detach().float().to(device).requires_grad_() for x in exact]
-    starts = None if seqs.starts is None else seqs.starts.to(device)
-    moved = replace(seqs, tokens=seqs.tokens.to(device), starts=starts)
-    outputs: list[Tensor] = list(Fused()(q, k, (v,), moved, bias=bias))
-    outputs += torch.autograd.grad(outputs, narrow, [g.float().to(device) for g in upstream])
-    assert distance(outputs, expected) < 3e-6
+    There may be one bias for all rows, and perhaps all heads.
+    """
+    shape = (1, bias_heads) if bias_heads else None
+    check(Fused(), change(layout()), widths, scale, shape, 3e-6, torch.float32, device)
 
 
 def results(decoder: Decoder, batches: Sequence[Sequences], upstream: Tensor) -> list[Tensor]:
@@ -78,29 +58,24 @@ def results(decoder: Decoder, batches: Sequence[Sequences], upstream: Tensor) ->
     return [logits.detach(), *(x for x in gradients if x is not None)]
 
 
-@pytest.mark.parametrize("name", ["alibi", "nape", "hard-alibi", "sandwich", "t5", "kerple-log"])
-def test_a_bias_packed(name: str, device: str) -> None:
-    """Whole decoders, with the gradients of all parameters, equal one sequence after another."""
-    check_packed(name, device)
+@pytest.mark.parametrize(
+    ("name", "offset", "scale"),
+    [("hard-alibi", 0, "plain"), ("t5", 0, "log"), ("abacus+fire", 40, "log")],
+)
+def test_a_bias_packed(name: str, offset: int, scale: str, device: str) -> None:
+    """Whole decoders, with the gradients of all parameters, equal one sequence after another.
 
-
-@pytest.mark.parametrize("offset", [0, 40])
-@pytest.mark.parametrize("name", ["fire", "abacus+fire", "kerple-power"])
-def test_a_bias_packed_and_scaled(name: str, offset: int, device: str) -> None:
-    """The last indices of FIRE are beyond its threshold."""
-    check_packed(name, device, offset, attention_scale="log")
-
-
-def check_packed(name: str, device: str, offset: int = 0, **variant: Any) -> None:
+    The last indices of FIRE are beyond its threshold.
+    """
     together, alone = packed_batch()
     alone = [replace(seqs, offset=offset) for seqs in alone]
-    decoder = decoder_for(name, **variant)
+    decoder = decoder_for(name, num_layers=1, attention_scale=scale)
     assert decoder.needs.packed
     shape = together.tokens.shape[1], decoder.config.vocabulary_size
     upstream = torch.randn(shape, generator=torch.Generator().manual_seed(1))
     expected = results(decoder, alone, upstream)
     moved: dict[str, Any] = {
-        name: value.to(device) for name, value in vars(together).items() if torch.is_tensor(value)
+        key: value.to(device) for key, value in vars(together).items() if torch.is_tensor(value)
     }
     packs = replace(together, **moved, offset=offset, attention=Fused())
     # The softmax cancels some gradients, which then are rounding alone.

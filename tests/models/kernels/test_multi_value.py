@@ -35,7 +35,11 @@ def poisoned() -> Iterator[None]:
 
 
 def check(case: Problem, tolerance: float) -> None:
-    assert distance(case.run(), case.expected()) < tolerance
+    """Compare with the loop; on a GPU, where programs race, a second run gives the same bits."""
+    results = case.run()
+    assert distance(results, case.expected()) < tolerance
+    if results[0].is_cuda:
+        assert all(map(torch.equal, results, case.run()))
 
 
 @pytest.mark.parametrize(
@@ -53,7 +57,7 @@ def test_lengths(
     if one_tile and device == "cuda":
         pytest.skip("float32 has registers for no more than 32 tokens on a GPU")
     monkeypatch.setattr(multi_value, "is_short", lambda q, values, longest: one_tile)
-    check(problem(lengths, device=device, heads=1), EXACT)
+    check(problem(lengths, device=device), EXACT)
 
 
 @both_kernels
@@ -66,7 +70,7 @@ def test_values_of_any_number_and_width(
     sizes: dict[str, Any] = {"values": values, "width": width, "value_width": value_width}
     # A score, and so its rounding, grows with the root of the width. CPUs differ in how they add.
     tolerance = EXACT * max(1, (width / 64) ** 0.5)
-    check(problem([*lengths, 0], device=device, heads=1, tail=3, **sizes), tolerance)
+    check(problem([*lengths, 0], device=device, tail=3, **sizes), tolerance)
 
 
 @pytest.mark.slow
@@ -81,7 +85,7 @@ def test_every_length_to_124_in_bfloat16(values: int, device: str) -> None:
 @pytest.mark.parametrize("dtype", [torch.float32, HALF], ids=str)
 @pytest.mark.parametrize("lengths", [[244, 130, 64, 65, 1, 241], [1024]], ids=str)
 def test_lengths_beyond_training(lengths: list[int], dtype: torch.dtype, device: str) -> None:
-    case = problem(lengths, device=device, heads=1, width=64, value_width=64, dtype=dtype, tail=9)
+    case = problem(lengths, device=device, width=64, value_width=64, dtype=dtype, tail=9)
     check(case, EXACT if dtype == torch.float32 else ROUNDED)
 
 
@@ -92,29 +96,27 @@ def test_lengths_beyond_training(lengths: list[int], dtype: torch.dtype, device:
 )
 def test_bfloat16(lengths: list[int], state: torch.dtype, device: str) -> None:
     """q, k and v; the states of TAPE stay float32 in memory, and so do their gradients."""
-    case = problem(
-        lengths, device=device, heads=1, width=32, value_width=32, dtype=HALF, state=state
-    )
+    case = problem(lengths, device=device, width=32, value_width=32, dtype=HALF, state=state)
     results = case.run()
     assert [x.dtype for x in results] == [HALF, state, state, HALF, HALF, HALF, state, state]
     assert distance(results, case.expected()) < ROUNDED
 
 
 @pytest.mark.parametrize(
-    ("lengths", "longest", "tail"),
+    ("lengths", "longest", "tail", "side"),
     [
-        *(([9, 0, 20], 20, 1), ([9, 40], 40, 100)),
-        *((few, longest, 4) for few in ([0, 5, 0, 0, 20, 0], []) for longest in (20, 40)),
+        *(([9, 0, 20], 20, 1, 48), ([9, 40], 40, 100, 48)),
+        *(([0, 5, 0, 0, 20, 0], longest, 4, side) for longest, side in ((20, 48), (40, 0))),
+        *(([], longest, 4, side) for longest, side in ((20, 0), (40, 48))),
     ],
     ids=str,
 )
-@pytest.mark.parametrize("side", [0, 48])
 @pytest.mark.usefixtures("poisoned")
 def test_what_belongs_to_no_sequence_is_zero(
     lengths: list[int], longest: int, tail: int, side: int, device: str
 ) -> None:
     """Whatever stands there, and whatever stood in memory before; sequences may be empty."""
-    case = problem(lengths, device=device, heads=1, longest=longest, tail=tail, side=side)
+    case = problem(lengths, device=device, longest=longest, tail=tail, side=side)
     tokens = sum(lengths)
     expected = case.expected() if tokens else []
     for x in (*case.inputs, *case.gradients):
@@ -130,7 +132,7 @@ def test_what_belongs_to_no_sequence_is_zero(
 def test_views_of_a_fused_projection(lengths: list[int], device: str) -> None:
     """k and v beside each other, the rows of the state between each other; of the gradients that
     come in some are views as well."""
-    case = problem(lengths, device=device)
+    case = problem(lengths, device=device, heads=2)
     q, k, v, *state = case.inputs
     leaves = [q, torch.stack((k, v), 1), torch.stack(state, -2)]
 
@@ -139,9 +141,9 @@ def test_views_of_a_fused_projection(lengths: list[int], device: str) -> None:
         inputs = [q, *fused.unbind(1), *state.unbind(-2)]
         assert not any(x.is_contiguous() for x in inputs[1:])
         outputs = case.attend(inputs)
-        given = [g.to(o) for g, o in zip(case.gradients, outputs, strict=True)]
-        given[1:] = torch.stack(given[1:], -2).unbind(-2)
-        return [*(o.detach() for o in outputs), *torch.autograd.grad(outputs, leaves, given)]
+        upstream = [g.to(o) for g, o in zip(case.gradients, outputs, strict=True)]
+        upstream[1:] = torch.stack(upstream[1:], -2).unbind(-2)
+        return [*(o.detach() for o in outputs), *torch.autograd.grad(outputs, leaves, upstream)]
 
     assert distance(results(leaves), results([exact(x) for x in leaves])) < EXACT
 
@@ -152,7 +154,7 @@ def test_some_outputs_and_gradients(
     lengths: list[int], used: tuple[int, ...], wanted: tuple[int, ...], device: str
 ) -> None:
     """The first state of TAPE needs no gradient; nor need an output be used."""
-    case = problem(lengths, device=device, heads=1)
+    case = problem(lengths, device=device)
     for i in {0, 1, 2} - set(used):
         case.gradients[i].zero_()
     expected = [case.expected()[3 + i] for i in wanted]
@@ -167,20 +169,22 @@ def test_some_outputs_and_gradients(
 # ---- a bias that all sequences share -------------------------------------------------------------
 
 
-@pytest.mark.parametrize(("values", "learned"), [(1, True), (2, True), (3, True), (3, False)])
-@pytest.mark.parametrize("lengths", [[9, 0, 16, 20], [9, 0, 33, 40]], ids=["one tile", "blocks"])
+@pytest.mark.parametrize(("values", "heads", "learned"), [(1, 2, True), (3, 1, False)])
+@pytest.mark.parametrize("lengths", [[9, 0, 20], [9, 0, 33]], ids=["one tile", "blocks"])
 @pytest.mark.usefixtures("poisoned")
 def test_bias(
-    lengths: list[int], values: int, learned: bool, device: str, monkeypatch: pytest.MonkeyPatch
+    lengths: list[int],
+    values: int,
+    heads: int,
+    learned: bool,
+    device: str,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """Its gradient is a sum over sequences, of which one program takes several."""
     monkeypatch.setattr(multi_value, "BIAS_PROGRAMS", 4)
-    case = problem(lengths, device=device, values=values, tail=3, side=43)
+    case = problem(lengths, device=device, heads=heads, values=values, tail=3, side=43)
     case.learned = learned
-    results = case.run()
-    assert len(results) == 2 + 2 * values + learned
-    assert distance(results, case.expected()) < EXACT
-    assert all(map(torch.equal, results, case.run()))
+    check(case, EXACT)
 
 
 @pytest.mark.parametrize(
@@ -194,13 +198,13 @@ def test_bias_around_the_edges_of_tiles(
     if one_tile and device == "cuda":
         pytest.skip("float32 has registers for no more than 32 tokens on a GPU")
     monkeypatch.setattr(multi_value, "is_short", lambda q, values, longest: one_tile)
-    check(problem(lengths, device=device, heads=1, values=1, side=max(lengths)), EXACT)
+    check(problem(lengths, device=device, values=1, side=max(lengths)), EXACT)
 
 
 @pytest.mark.parametrize("lengths", [[1, 64], [129, 20]], ids=str)
 def test_bias_in_bfloat16(lengths: list[int], device: str) -> None:
     """The bias is float32, and so is its gradient."""
-    sizes: dict[str, Any] = {"heads": 1, "values": 1, "width": 32, "value_width": 32}
+    sizes: dict[str, Any] = {"values": 1, "width": 32, "value_width": 32}
     case = problem(lengths, device=device, dtype=HALF, side=max(lengths), **sizes)
     results = case.run()
     assert results[-1].dtype == torch.float32
@@ -208,7 +212,7 @@ def test_bias_in_bfloat16(lengths: list[int], device: str) -> None:
 
 
 @both_kernels
-@pytest.mark.parametrize("extreme", [float("-inf"), -200.0, 200.0])
+@pytest.mark.parametrize("extreme", [float("-inf"), 200.0])
 def test_extreme_biases(lengths: list[int], extreme: float, device: str) -> None:
     """Windows of three tokens, as of Hard-ALiBi, leave whole blocks of keys out; and powers of the
     bias that overflow, where a sequence has no token."""
@@ -224,14 +228,12 @@ def test_extreme_biases(lengths: list[int], extreme: float, device: str) -> None
 
 
 @both_kernels
-def test_large_scores_give_the_same_bits_twice(lengths: list[int], device: str) -> None:
+def test_large_scores(lengths: list[int], device: str) -> None:
     """Scores up to 300, of which float32 knows four digits, do not overflow in the softmax."""
-    case = problem(lengths, device=device, heads=1)
+    case = problem(lengths, device=device)
     for x in case.inputs[:2]:
         x *= 8
-    results = case.run()
-    assert distance(results, case.expected()) < 1e-4
-    assert all(map(torch.equal, results, case.run()))
+    check(case, 1e-4)
 
 
 @pytest.mark.parametrize("side", [0, 20])
@@ -273,14 +275,14 @@ def test_what_it_refuses(device: str) -> None:
         (q.double(), k.double(), values, "of one type"),
         (q, k, [values[0].repeat(1, 1, 9)], "at most 128 wide"),
         (q, k[:-1], values, "same tokens and heads"),
-        (q, k, [values[0][:, :1]], "same tokens and heads"),
+        (q, k, [values[0].repeat(1, 2, 1)], "same tokens and heads"),
     ]
     for q, k, values, message in wrong:
         with pytest.raises(ValueError, match=message):
             multi_value_attention(q, k, values, case.starts, case.longest, SCALE)
     q, k, *values = case.inputs
-    for bias in (torch.zeros(1, 5, 5), torch.zeros(2, 5, 6), torch.zeros(2, 4, 4)):
-        with pytest.raises(ValueError, match=r"\[2, S, S\] with S >= 5"):
+    for bias in (torch.zeros(2, 5, 5), torch.zeros(1, 5, 6), torch.zeros(1, 4, 4)):
+        with pytest.raises(ValueError, match=r"\[1, S, S\] with S >= 5"):
             multi_value_attention(q, k, values, case.starts, case.longest, SCALE, bias.to(device))
 
 
