@@ -57,7 +57,8 @@ def test_lengths(
     if one_tile and device == "cuda":
         pytest.skip("float32 has registers for no more than 32 tokens on a GPU")
     monkeypatch.setattr(multi_value, "is_short", lambda q, values, longest: one_tile)
-    check(problem(lengths, device=device), EXACT)
+    side = max(lengths) if max(lengths) > 64 else 0  # the edges of several tiles of a bias
+    check(problem(lengths, device=device, side=side), EXACT)
 
 
 @both_kernels
@@ -185,20 +186,6 @@ def test_bias(
     case = problem(lengths, device=device, heads=heads, values=values, tail=3, side=43)
     case.learned = learned
     check(case, EXACT)
-
-
-@pytest.mark.parametrize(
-    ("one_tile", "lengths"),
-    [(True, [65, 128, 64, 3]), (False, [96, 65, 1])],
-    ids=str,
-)
-def test_bias_around_the_edges_of_tiles(
-    one_tile: bool, lengths: list[int], device: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    if one_tile and device == "cuda":
-        pytest.skip("float32 has registers for no more than 32 tokens on a GPU")
-    monkeypatch.setattr(multi_value, "is_short", lambda q, values, longest: one_tile)
-    check(problem(lengths, device=device, values=1, side=max(lengths)), EXACT)
 
 
 @pytest.mark.parametrize("lengths", [[1, 64], [129, 20]], ids=str)
