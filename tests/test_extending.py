@@ -22,7 +22,7 @@ from tape_arith import models
 from tape_arith.arith.commands.completion import complete_encoding
 from tape_arith.arith.contracts.examples import decoder_for
 from tape_arith.arith.registry import locate as locate_module
-from tape_arith.arith.registry.locate import _installed, locate
+from tape_arith.arith.registry.locate import locate, locations
 from tape_arith.arith.registry.names import parse
 from tape_arith.arith.runs.run import Run
 from tape_arith.arith.tasks.load import load_task
@@ -119,7 +119,7 @@ def states() -> dict[str, tuple[str, list[str]]]:
 
 
 def clear_caches() -> None:
-    _installed.cache_clear()
+    locations.cache_clear()
     load_task.cache_clear()
 
 
@@ -338,6 +338,7 @@ def test_an_encoding_in_one_file(here: Path) -> None:
         assert run.record().encoding == "zz-test:scale=2" and run.record().sources == {}
         assert run.grid_file().exists()
         (encodings / "zz_broken.py").write_text("class Zz(:\n")
+        clear_caches()
         for command in (("list",), ("train", "--pe", "zz-broken", *settings())):
             assert "zz_broken.py" in refused(*command)
 

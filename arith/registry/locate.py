@@ -148,7 +148,8 @@ def locate(kind: str, name: str) -> Location:
     return matches[0]
 
 
-def locations(kind: str) -> list[Location]:
+@cache
+def locations(kind: str) -> tuple[Location, ...]:
     """List all locations of a kind, other packages included; encodings without modifiers."""
     builtin, (place, _, pattern) = list[Location](), _FILES[kind].rpartition("/")
     package = f"tape_arith.{place.replace('/', '.')}"
@@ -158,7 +159,7 @@ def locations(kind: str) -> list[Location]:
             builtin += _named_classes(file, module)
         elif name not in _OTHER_FILES.get(kind, ()):
             builtin.append(Location(name, file, module))
-    return [*builtin, *_installed(f"tape_arith.{kind}s")]
+    return (*builtin, *_installed(f"tape_arith.{kind}s"))
 
 
 @cache
@@ -217,7 +218,6 @@ def declarations(kind: str) -> list[Declaration]:
     return declared
 
 
-@cache
 def _installed(group: str) -> tuple[Location, ...]:
     """List the locations of the entry points in `group`, as in `mine = "package.module:Class"`."""
     from importlib.metadata import entry_points  # takes 70 ms, too long for --help
