@@ -4,7 +4,6 @@ from collections.abc import Mapping, Sequence
 from itertools import chain
 from typing import Any
 
-from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
@@ -13,7 +12,7 @@ from tape_arith.arith.compare.labels import panel_labels
 from tape_arith.arith.compare.sweep_tables import DRAWN, Families, Member
 from tape_arith.arith.figures.leaderboard import COLOUR, NOT_RANKED, draw_seeds, seed_signs
 from tape_arith.arith.figures.style import GREY, LETTERS, finish, page, styled
-from tape_arith.arith.grids.axes import REGION_WORDS, Region
+from tape_arith.arith.grids.axes import REGION_WORDS
 from tape_arith.arith.grids.panel import Panel
 
 _ROW_HEIGHT = 0.15
@@ -36,11 +35,9 @@ def compose(families: Families, panels: Sequence[Panel]) -> Figure:
     figure = page(5.5, height, note, handles, 2)
     inside, outside = figure.subplots(1, 2)
     for ax, region in zip((inside, outside), DRAWN, strict=True):
-        values = [
-            value
-            for y, member in zip(heights, members, strict=True)
-            for value in _draw_member(ax, y, member, region)
-        ]
+        values: list[float] = []
+        for y, panel in zip(heights, (member.panel for member in members), strict=True):
+            values += draw_seeds(ax, y, panel, region, NOT_RANKED if panel.convergence else COLOUR)
         remaining = iter(heights)
         for family in families:
             ys, mean = [next(remaining) for _ in family], family[0].panel.mean(region)
@@ -67,16 +64,6 @@ def compose(families: Families, panels: Sequence[Panel]) -> Figure:
             label.set_fontweight("bold" if member.unchanged else "normal")
             label.set_color(NOT_RANKED if member.panel.convergence else "black")
     return figure
-
-
-def _draw_member(ax: Axes, y: float, member: Member, region: Region) -> list[float]:
-    """Draw seeds as points over the interval of their mean; return the values in percent."""
-    panel, interval = member.panel, member.panel.interval(region)
-    draw_seeds(ax, y, panel, region, NOT_RANKED if panel.convergence else COLOUR)
-    values = [100 * value for value in panel.seed_means(region)]
-    if interval is not None and len(panel.seeds) > 1:
-        values += [100 * interval.low, 100 * interval.high]
-    return values
 
 
 def _note(members: Sequence[Member], panels: Sequence[Panel], labels: Mapping[str, str]) -> str:

@@ -16,11 +16,9 @@ from tape_arith.arith.figures.leaderboard import (
     COLOUR,
     INTERVAL,
     LETTERS,
-    PAGE_WIDTH,
-    ROW,
     heights,
-    label_rows,
-    write_right,
+    rows_page,
+    write_columns,
 )
 from tape_arith.arith.grids.statistics import Welch
 
@@ -41,56 +39,44 @@ def compose(
 
     Raises UsageError if that is not ranked or has one seed, or if nothing is left.
     """
-    width = width or PAGE_WIDTH
     reference = next((row.panel for row in board.rows if row.panel.name == other), None)
     if reference is None:
         raise unknown("ranked encoding", other, [row.panel.name for row in board.rows])
     if not reference.ranked or len(reference.seeds) < 2:
         raise UsageError(f"{other} is not ranked or has one seed: compare with another encoding")
-    effects = {
-        row.panel.name: each
-        for row in board.rows
-        if row.panel.ranked
-        and row.panel.first.extrapolation == reference.first.extrapolation
-        and (each := effect(row.panel, reference)).welch
-    }
-    if not effects:
+    compared = {}
+    for row in board.rows:
+        is_like = row.panel.first.extrapolation == reference.first.extrapolation
+        difference = effect(row.panel, reference)
+        if row.panel.ranked and is_like and difference.welch:
+            compared[row.panel.name] = difference.welch, difference.paired
+    if not compared:
         raise UsageError(
             f"no other encoding is ranked with two seeds: nothing to compare {other} with"
         )
-    shown = board.only([*effects])
-    _, placed = heights(shown)
-    known = [each.welch for each in effects.values() if each.welch]
-    low = min(0.0, *(100 * each.difference for each in known))
-    high = max(1.0, *(100 * each.difference for each in known))
+    shown = board.only([*compared])
+    middles = [100 * test.difference for test, _ in compared.values()]
+    low, high = min(0.0, *middles), max(1.0, *middles)
     step = next((n for n in (1, 2, 5, 10, 20, 50) if (high - low) / n <= 6), 50)
     first, last = step * ((low - step / 2) // step), step * ceil((high + step / 2) / step)
-    bottom = max(placed) + 0.6
-    figure = style.page(
-        width,
-        bottom * ROW + 0.42,
-        _note(board, other, cut=any(_cuts(each, first, last) for each in known)) * caption,
-        [
-            Line2D([], [], color=COLOUR, label="difference of the means", **_DIFFERENCE),
-            Line2D([], [], color=COLOUR, label=f"its 95{NBSP}% interval (Welch)", **INTERVAL),
-            Line2D([], [], color=COLOUR, label="ends of the interval paired by seed", **_PAIRED),
-        ],
-        2,
-        LETTERS,
-    )
-    ax = figure.subplots()
-    ax.set(xlim=(first, last), ylim=(bottom, 0))
+    signs = {
+        "difference of the means": _DIFFERENCE,
+        f"its 95{NBSP}% interval (Welch)": INTERVAL,
+        "ends of the interval paired by seed": _PAIRED,
+    }
+    handles = [Line2D([], [], color=COLOUR, label=label, **look) for label, look in signs.items()]
+    cut = any(_cuts(test, first, last) for test, _ in compared.values())
+    note = _note(board, other, cut=cut) if caption else ""
+    figure, ax = rows_page(shown, _COLUMNS, width, note, handles)
+    ax.set_xlim(first, last)
     ax.set_xticks([first + step * n for n in range(round((last - first) / step) + 1)])
     ax.xaxis.set_major_formatter(lambda value, _: signed(value, 0))
     ax.set_xlabel(f"points out of distribution, from {board.label(other)}")
     ax.axvline(0, color="black", linewidth=0.7, zorder=1)
-    label_rows(figure, shown, _COLUMNS)
-    for y, row in placed.items():
+    for y, row in heights(shown)[1].items():
         ax.axhline(y, color="#efefef", linewidth=0.5, zorder=0)
-        test, pairs = effects[row.panel.name].welch, effects[row.panel.name].paired
-        assert test is not None, "rows without a test are left out"
-        write_right(ax, _COLUMNS["difference"], y, points(test), "black")
-        write_right(ax, _COLUMNS["seeds"], y, str(len(row.panel.seeds)), "black")
+        test, pairs = compared[row.panel.name]
+        write_columns(ax, y, _COLUMNS, [points(test), str(len(row.panel.seeds))], "black")
         middle, arm = 100 * test.difference, 100 * test.half_width
         ax.plot([middle - arm, middle + arm], [y, y], **INTERVAL, color=COLOUR, zorder=2)
         ax.plot(middle, y, **_DIFFERENCE, color=COLOUR, zorder=4)

@@ -3,6 +3,7 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from matplotlib.artist import Artist
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
@@ -16,7 +17,7 @@ from tape_arith.arith.figures.text import fit, text_width
 from tape_arith.arith.grids.axes import Region
 from tape_arith.arith.grids.panel import Panel
 
-PAGE_WIDTH, ROW = 3.4, 0.135
+_PAGE_WIDTH, _ROW = 3.4, 0.135
 """Width of a paper's column and height of a row, in inches."""
 _TALL = 20
 """Rows above which the numbers of the scale also stand at the top."""
@@ -41,30 +42,23 @@ def compose(
     caption: bool = True,
 ) -> Figure:
     """Return the figure; its only axes has percent from left to right and rows from the top."""
-    width = width or PAGE_WIDTH
-    _, placed = heights(board)
     values = [v for panel in board.panels for v in panel.seed_means("out_of_distribution")]
     # The axis shows all seeds but may cut intervals off: the interval of a few seeds far apart
     # would leave little room for all the rest.
     end = round(100 * style.scale_end(max(values, default=1.0)))
-    bottom = max(placed) + 0.6
     signs = seed_signs(board.panels, grey=not all(row.rank for row in board.rows))
     note = _note(board, end) if caption else ""
-    figure = style.page(width, bottom * ROW + 0.42, note, signs, 2, LETTERS)
-    ax = figure.subplots()
-    ax.set(xlim=(-0.015 * end, 1.015 * end), ylim=(bottom, 0))
+    figure, ax = rows_page(board, _COLUMNS, width, note, signs)
+    ax.set_xlim(-0.015 * end, 1.015 * end)
     step = {2: 0.5, 5: 1, 10: 2, 20: 5, 40: 10}.get(end, 20)
     ax.set_xticks([step * n for n in range(int(end / step) + 1)])
     ax.xaxis.set_major_formatter("{x:g}")
     ax.set_xlabel(f"exact match out of distribution,{NBSP}%")
-    label_rows(figure, board, _COLUMNS)
-    for y, row in placed.items():
+    for y, row in heights(board)[1].items():
         colour, ink = (COLOUR, "black") if row.rank else (NOT_RANKED, NOT_RANKED)
         draw_seeds(ax, y, row.panel, "out_of_distribution", colour)
-        numbers = [percent_alone(row.panel.mean(region)) for region in _MEANS]
-        numbers.append(str(len(row.panel.seeds)))
-        for text, right in zip(numbers, _COLUMNS.values(), strict=True):
-            write_right(ax, right, y, text, ink)
+        means = [percent_alone(row.panel.mean(region)) for region in _MEANS]
+        write_columns(ax, y, _COLUMNS, [*means, str(len(row.panel.seeds))], ink)
     return figure
 
 
@@ -80,40 +74,55 @@ def heights(board: Board) -> tuple[dict[float, Section[Row]], dict[float, Row]]:
     return titles, rows
 
 
-def label_rows(figure: Figure, board: Board, columns: Mapping[str, float]) -> None:
-    """Write the names of rows, the titles of sections, the heads of `columns` at the right.
+def rows_page(
+    board: Board,
+    columns: Mapping[str, float],
+    width: float | None,
+    note: str,
+    handles: Sequence[Artist],
+) -> tuple[Figure, Axes]:
+    """Make a page with the names of rows, the titles of sections, the heads of `columns`.
 
     The scale is at both ends of a tall axes.
     """
-    (ax,), (titles, placed) = figure.axes, heights(board)
-    room = _NAMES * figure.get_figwidth() / PAGE_WIDTH
+    width, (titles, placed) = width or _PAGE_WIDTH, heights(board)
+    bottom = max(placed) + 0.6
+    figure = style.page(width, bottom * _ROW + 0.42, note, handles, 2, LETTERS)
+    ax = figure.subplots()
+    ax.set_ylim(bottom, 0)
+    room = _NAMES * width / _PAGE_WIDTH
     names = [fit(board.label(row.panel.name), room, LETTERS) for row in placed.values()]
     ax.set_yticks(list(placed), [name for name, _ in names])
     style.finish(ax, grid="x")
     ax.spines.left.set_visible(False)
     ax.tick_params(axis="y", length=0, pad=3)
-    if ax.get_ylim()[0] > _TALL:
+    if bottom > _TALL:
         ax.tick_params(axis="x", top=True, labeltop=True)
     labels = zip(ax.get_yticklabels(), names, strict=True)
     for (label, (_, size)), row in zip(labels, placed.values(), strict=True):
         ink = "black" if row.rank else NOT_RANKED
         label.set(fontsize=size, color=ink, va="center_baseline")
-    for head, right in columns.items():
-        write_right(ax, right, -0.6, head, style.GREY)
+    write_columns(ax, -0.6, columns, list(columns), style.GREY)
     for y, section in titles.items():
         _write_title(figure, ax, y, section)
+    return figure, ax
 
 
-def draw_seeds(ax: Axes, y: float, panel: Panel, region: Region, colour: str) -> None:
-    """Draw an interval, over it the seeds as points and their mean; a single seed is a diamond."""
+def draw_seeds(ax: Axes, y: float, panel: Panel, region: Region, colour: str) -> list[float]:
+    """Draw an interval, over it the seeds as points and their mean; a single seed is a diamond.
+
+    Returns the seeds and the ends of the interval, in percent.
+    """
     ax.axhline(y, color="#efefef", linewidth=0.5, zorder=0)
     values, interval = [100 * v for v in panel.seed_means(region)], panel.interval(region)
     sign = _SEED if len(panel.seeds) > 1 else _ALONE
     ax.plot(values, [y] * len(values), **sign, color=colour, zorder=3, clip_on=False)
-    if interval is not None and len(panel.seeds) > 1:
-        ends = [100 * interval.low, 100 * interval.high]
-        ax.plot(ends, [y, y], **INTERVAL, color=colour, zorder=2)
-        ax.plot(100 * interval.mean, y, **_MEAN, color=colour, zorder=4, clip_on=False)
+    if interval is None or len(panel.seeds) == 1:
+        return values
+    ends = [100 * interval.low, 100 * interval.high]
+    ax.plot(ends, [y, y], **INTERVAL, color=colour, zorder=2)
+    ax.plot(100 * interval.mean, y, **_MEAN, color=colour, zorder=4, clip_on=False)
+    return values + ends
 
 
 def seed_signs(panels: Sequence[Panel], *, grey: bool = False) -> list[Line2D]:
@@ -141,10 +150,13 @@ def _write_title(figure: Figure, ax: Axes, y: float, section: Section[Row]) -> N
         style.fit_later(reason, uncut=True)
 
 
-def write_right(ax: Axes, x: float, y: float, text: str, colour: str) -> None:
-    """Write `text` so that it ends `x` points right of the axes, `y` rows down."""
+def write_columns(
+    ax: Axes, y: float, columns: Mapping[str, float], texts: Sequence[str], colour: str
+) -> None:
+    """Write a text for each of `columns` to the right of the axes, `y` rows down."""
     place: dict[str, Any] = {"xycoords": ax.get_yaxis_transform(), "ha": "right"}
-    _annotate(ax, text, (1, y), x, color=colour, **place).set_in_layout(True)
+    for text, end in zip(texts, columns.values(), strict=True):
+        _annotate(ax, text, (1, y), end, color=colour, **place).set_in_layout(True)
 
 
 def _annotate(ax: Axes, text: str, at: tuple[float, float], x: float, **look: Any) -> Annotation:
