@@ -62,7 +62,6 @@ def draw(
     *,
     seed: int | None = None,
     sort: bool = False,
-    labels: Mapping[str, str] | None = None,
     by_length: bool = False,
     **looks: Any,
 ) -> tuple[Figure, Path]:
@@ -71,7 +70,7 @@ def draw(
     The arguments are those of `tape_arith.heatmap`. Raises UsageError as `heatmap_panels`.
     """
     panels, in_order = heatmap_panels(selection, seed=seed, sort=sort)
-    drawn = compose(panels, in_order=in_order, labels=labels, by_length=by_length, **looks)
+    drawn = compose(panels, in_order=in_order, by_length=by_length, **looks)
     return drawn, selection.figure_path(panels, "-by-length" * by_length)
 
 
@@ -103,7 +102,6 @@ def compose(
     elif has_lines:
         with style.styled(font=look.font):
             return compose_lines(panels, labels, order, look)
-    compared = len(panels) == 2 and look.difference
     marked = look.numbers == "all" or any(each.convergence or prior_word(each) for each in panels)
     place = layout(len(panels), look, marked=marked)
     if axes is not None:
@@ -113,39 +111,48 @@ def compose(
     drawn, page, above = list(axes or ()), None, _Above([], [])
     with style.styled(place.letters, look.font):
         if axes is None:
-            page = _page(panels, labels, place, look, order, compared=compared)
+            page = _page(panels, labels, place, look, order)
             drawn = list(page.subplots(place.rows, place.columns, squeeze=False).ravel())
         else:
             for ax in drawn:
                 style.adopt(ax)
-        used = [*range(len(panels)), *[len(drawn) - 1] * compared]
+        used = [*range(len(panels)), *[len(drawn) - 1] * place.compared]
         for number, (ax, panel) in enumerate(zip(drawn, panels, strict=False)):
             mesh = _paint(ax, panel.cell_means, style.colours(), (0, look.vmax / 100), lengths)
             # Where the caller's axes stand is the caller's: each has its labels.
-            left = page is None or number % place.columns == 0
+            left = number % place.columns == 0
             lowest = page is None or number + place.columns not in used
             _label_axes(ax, lengths, place, left=left, bottom=lowest)
             words = _lines_above(panel, place)
             _write_title(ax, labels[panel.name], words, place, above, panel.convergence)
-        if page is not None:
-            for number in set(range(len(drawn))).difference(used):
-                drawn[number].remove()
-            _add_bar(
-                mesh,
-                drawn[: len(panels)],
-                place,
-                label="exact match",
-                ticks=np.linspace(0, look.vmax / 100, 5),
-                format=style.percent_tick,
-                extend="max" if look.vmax < 100 else "neither",
-            )
-        if compared:
-            _draw_difference(drawn[-1], panels, labels, place, above, has_bar=page is not None)
-        if page is not None:
-            page.fit_alike_later(*above)
-        else:
+        if place.compared:
+            difference = _draw_difference(drawn[-1], panels, labels, place, above)
+        if page is None:
             fit_alike(above, lambda text: 72 * place.side - _start(text))
-    return page or drawn[0].figure.figure  # that of a subfigure, too
+            return drawn[0].figure.figure  # that of a subfigure, too
+        for number in set(range(len(drawn))).difference(used):
+            drawn[number].remove()
+        _add_bar(
+            mesh,
+            drawn[: len(panels)],
+            place,
+            label="exact match",
+            ticks=np.linspace(0, look.vmax / 100, 5),
+            format=style.percent_tick,
+            extend="max" if look.vmax < 100 else "neither",
+        )
+        if place.compared:
+            limit = difference.get_clim()[1]
+            _add_bar(
+                difference,
+                drawn[-1:],
+                place,
+                label="points" if place.brief else "difference, percentage points",
+                ticks=np.linspace(-limit, limit, 3 if place.brief else 5),
+                format=lambda value, _: captions.signed(value, 0),
+            )
+        page.fit_alike_later(*above)
+    return page
 
 
 def _start(text: Text) -> float:
@@ -155,19 +162,13 @@ def _start(text: Text) -> float:
 
 
 def _page(
-    panels: Sequence[Panel],
-    labels: Mapping[str, str],
-    place: Layout,
-    look: Looks,
-    order: str,
-    *,
-    compared: bool,
+    panels: Sequence[Panel], labels: Mapping[str, str], place: Layout, look: Looks, order: str
 ) -> style.Page:
     """Return the page of panels, with its legend and caption."""
     lengths = panels[0].axes
     handles = [Patch(label="trained lengths", **_OUTLINE)]
     signs = ["framed: trained lengths"]
-    if compared:
+    if place.compared:
         words = ["no significant difference (FDR 5 %, over problems)"]
         signs += [f"grey: {words[0]}"]
         words += [f"small but significant: {labels[panel.name]} higher" for panel in panels]
@@ -265,14 +266,8 @@ def _add_bar(mesh: QuadMesh, axes: Sequence[Axes], place: Layout, **look: Any) -
 
 
 def _draw_difference(
-    ax: Axes,
-    panels: Sequence[Panel],
-    labels: Mapping[str, str],
-    place: Layout,
-    above: _Above,
-    *,
-    has_bar: bool,
-) -> None:
+    ax: Axes, panels: Sequence[Panel], labels: Mapping[str, str], place: Layout, above: _Above
+) -> QuadMesh:
     """Draw the first encoding minus the second; cells are grey without a significant difference."""
     first, second = panels
     points = 100 * (first.cell_means - second.cell_means)
@@ -288,15 +283,7 @@ def _draw_difference(
     if text_width(name, 5, "bold") > 72 * place.side:  # shortened, it would lose its minus
         name = "first \N{MINUS SIGN} second"
     _write_title(ax, name, words, place, above)
-    if has_bar:
-        _add_bar(
-            mesh,
-            [ax],
-            place,
-            label="points" if place.brief else "difference, percentage points",
-            ticks=[-limit, 0, limit] if place.brief else [-limit, -limit / 2, 0, limit / 2, limit],
-            format=lambda value, _: captions.signed(value, 0),
-        )
+    return mesh
 
 
 def _label_axes(ax: Axes, lengths: Lengths, place: Layout, *, left: bool, bottom: bool) -> None:
@@ -310,12 +297,7 @@ def _label_axes(ax: Axes, lengths: Lengths, place: Layout, *, left: bool, bottom
 
 
 def _write_title(
-    ax: Axes,
-    name: str,
-    lines: Sequence[str],
-    place: Layout,
-    above: _Above,
-    mark: str | None = None,
+    ax: Axes, name: str, lines: Sequence[str], place: Layout, above: _Above, mark: str | None = None
 ) -> None:
     """Write a panel's name, means and seeds above it, then `mark` in red (not converged)."""
     step = LINE * place.letters

@@ -51,9 +51,6 @@ class Looks:
     """Where the scale of exact match ends, in percent."""
 
 
-_USUAL = Looks()
-
-
 class Layout(NamedTuple):
     """`columns` x `rows` square panels on a page; lengths are in inches, `letters` in points."""
 
@@ -61,10 +58,12 @@ class Layout(NamedTuple):
     columns: int
     rows: int
     side: float
-    bars_below: bool = False
+    compared: bool
+    """Whether the last panel is the difference of two encodings."""
+    bars_below: bool
     """Whether colour bars are below the panels, not to their right."""
-    numbers: Numbers = "all"
-    marked: bool = True
+    numbers: Numbers
+    marked: bool
     """Whether a line for seeds and marks is above panels."""
 
     @property
@@ -92,7 +91,7 @@ class Layout(NamedTuple):
         return self.rows * (self.side + above + 0.1) + (0.5 if self.bars_below else 0.17)
 
 
-def layout(count: int, looks: Looks = _USUAL, *, marked: bool = True) -> Layout:
+def layout(count: int, looks: Looks, *, marked: bool = True) -> Layout:
     """Return the layout for `count` encodings; two may get a third panel, for their difference.
 
     Raises UsageError for panels that do not fit the width of the page.
@@ -106,7 +105,7 @@ def layout(count: int, looks: Looks = _USUAL, *, marked: bool = True) -> Layout:
     def of(columns: int) -> Layout:
         side = min(_LARGEST, (room - GAP * (columns - 1)) / columns)
         rows = -(-squares // columns)
-        return Layout(page, columns, rows, side, bars_below, looks.numbers, marked)
+        return Layout(page, columns, rows, side, compared, bars_below, looks.numbers, marked)
 
     if looks.columns is not None:
         place = of(min(looks.columns, squares))

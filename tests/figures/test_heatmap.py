@@ -268,7 +268,7 @@ def test_columns_and_labels() -> None:
 
 def test_a_papers_width() -> None:
     for count in range(1, 50):
-        place = layout(count)
+        place = layout(count, Looks())
         assert place.columns * place.rows >= count > place.columns * (place.rows - 1) - 2
         assert place.letters >= (5 if place.brief else 5.9) and place.brief == (count > 12)
         assert place.height <= 9.6  # a page
