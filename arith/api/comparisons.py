@@ -186,7 +186,8 @@ def report(
 ) -> Path:
     """Write everything about a comparison on one HTML page, by default next to the runs."""
     from tape_arith.arith.compare.report import collect
-    from tape_arith.arith.figures.report.page import write
+    from tape_arith.arith.figures.report.page import page
+    from tape_arith.arith.files import write_text
     from tape_arith.arith.runs.find import preset_folder
 
     path = None if out is None else Path(out)
@@ -196,7 +197,7 @@ def report(
     content = collect(selection, costs=costs)
     folder = preset_folder(selection.root, content.board.preset)
     path = path or folder / f"report{selection.evaluation_set.name}.html"
-    write(content, path)
+    write_text(path, page(content))
     return path
 
 

@@ -10,7 +10,7 @@ import pytest
 
 from tape_arith.arith.compare.captions import signed
 from tape_arith.arith.figures.heatmap import difference_colours, difference_limit
-from tape_arith.arith.figures.report.page import write
+from tape_arith.arith.figures.report.page import page as page_of
 from tape_arith.arith.figures.style import PALE
 from tape_arith.arith.grids.panel import Panel, panels_of, significant_cells
 from tape_arith.arith.grids.statistics import wilson
@@ -222,7 +222,7 @@ def test_one_pass_over_the_page(tmp_path: Path) -> None:
     runs = [run(one.name, one.seed) for one in grids]
     path = tmp_path / "report.html"
     logged = [line for name, count in seeds.items() for line in logs(name, count)]
-    write(with_costs(report(grids, runs=runs, logs=logged)), path)
+    path.write_text(page_of(with_costs(report(grids, runs=runs, logs=logged))), "utf-8")
     with browser(tmp_path) as page:
         page.dark(False)
         page.open(path, width=1280)
@@ -246,7 +246,7 @@ def test_lines_over_one_axis(tmp_path: Path) -> None:
     """A line is where its means are, and a length tells its counts."""
     path = tmp_path / "report.html"
     made = report(drawn(name, seed, BITS) for name in ("fire", "rope") for seed in range(3))
-    write(made, path)
+    path.write_text(page_of(made), "utf-8")
     with browser(tmp_path) as page:
         page.dark(False)
         page.open(path, width=1280)

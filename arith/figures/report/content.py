@@ -44,8 +44,7 @@ def content(report: Report) -> dict[str, Any]:
     # For each choice, the panels with something to show, by their place.
     chosen: dict[str, dict[int, Panel]] = {"mean": dict(enumerate(panels))}
     for seed in report.seeds:
-        having = {n: panel for n, panel in enumerate(panels) if seed in panel.seeds}
-        chosen[str(seed)] = {n: panel.only(seed) for n, panel in having.items()}
+        chosen[str(seed)] = {n: p.only(seed) for n, p in enumerate(panels) if seed in p.seeds}
     encodings = [
         {
             "name": report.board.label(panel.name),

@@ -7,7 +7,6 @@ import re
 import zlib
 from importlib.resources import files
 from itertools import count
-from pathlib import Path
 from typing import Any
 
 from jinja2 import Environment, StrictUndefined
@@ -28,17 +27,11 @@ from tape_arith.arith.compare.lengths import (
 from tape_arith.arith.compare.report import Report
 from tape_arith.arith.figures.report.content import content
 from tape_arith.arith.figures.style import scale_end
-from tape_arith.arith.files import write_text
 from tape_arith.arith.grids.axes import Axes, length_axes, region_mask
 from tape_arith.arith.origin import version_and_commit
 
 _IN_OTHER_CELLS = ["rank", "encoding", "kind", "seeds", "each_seed", "converged"]
 """The columns of the leaderboard that the template writes in a way of its own, or not at all."""
-
-
-def write(report: Report, path: Path) -> None:
-    """Write the page to `path`, whole or not at all. Raises Failure if the disk refuses."""
-    write_text(path, page(report))
 
 
 def page(report: Report) -> str:
