@@ -82,7 +82,6 @@ def compose(
         if guess and top:
             ax.axhline(guess, zorder=1, **style.GUESS)
     _set_logarithmic(axes[0][0])
-    bold: dict[str, Any] = {"fontsize": style.LETTERS + 0.5, "fontweight": "bold", "pad": 4}
     for row, name in zip(axes[1:], measures, strict=True):
         for ax, quantity in zip(row, measures[name], strict=False):
             title, unit = _MEASURES.get(quantity, (quantity.removeprefix("state "), ""))
@@ -91,8 +90,7 @@ def compose(
                 for layer, colour in enumerate(colours, start=1)
             ]
             ax.set_axis_on()
-            _draw_panel(ax, lines, "", unit, last)
-            style.write_title(ax, f"{labels[name]}\n{title}", **bold)
+            _draw_panel(ax, lines, f"{labels[name]}\n{title}", unit, last)
     if measures and has_room:
         look: dict[str, Any] = {"loc": "upper left", "frameon": False, "borderaxespad": 0.0}
         axes[1][2].legend(handles=layers, fontsize=style.LETTERS, handlelength=1.6, **look)

@@ -313,9 +313,8 @@ def adopt(ax: Axes) -> None:
 
 def fit_later(text: Text, *, uncut: bool = False) -> None:
     """Keep `text` on its page and off the panels to its right, once these have their places."""
-    figure = text.get_figure()
-    if isinstance(figure, Page) and figure.to_fit is not None:
-        figure.to_fit[text] = uncut
+    page: Any = text.get_figure()
+    page.to_fit[text] = uncut
 
 
 def finish(

@@ -208,11 +208,9 @@ def maps(decoder: Decoder, problem: Problems, device: str) -> Floats:
     Its key for random choices is 0.
     """
     sample = Sample(problem, np.zeros(1, np.int64))
-
-    def all_weights(rows: Rows) -> list[Tensor]:
-        return watched(decoder, sequences(rows, device))[0]
-
-    ((_, layers),) = sample.batches(decoder, all_weights)
+    ((_, (layers, _)),) = sample.batches(
+        decoder, lambda rows: watched(decoder, sequences(rows, device))
+    )
     return torch.cat(layers).to(torch.float64).cpu().numpy()
 
 

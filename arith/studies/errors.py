@@ -36,7 +36,6 @@ from tape_arith.arith.studies.study import Study, is_one_number, markdown
 from tape_arith.arith.tasks.families.two_operands import TwoOperands
 from tape_arith.arith.tasks.load import load_task
 from tape_arith.arith.tasks.task import Task
-from tape_arith.models.runner import Runner
 
 # Lengths in one hue, digits in another, so that the two halves of a bar are seen first.
 _COLOURS = ("#b35806", "#f1a340", "#053061", "#4393c3", "#c6dbef", "#999999", "#5e3c99", "#b2abd2")
@@ -58,11 +57,9 @@ def measure(runs: StudiedRuns, count: int | None = None) -> Study:
     regions, config = runs.regions(count), runs.record.config
     axes = scored_axes(config.bucket(0), runs.bucket)
     total = sum(map(len, regions.values()))
-
-    def measured(runner: Runner) -> pd.DataFrame:
-        return count_first_errors(runner, runs.bucket, total, axes)
-
-    return runs.measure("errors", regions, measured)
+    return runs.measure(
+        "errors", regions, lambda runner: count_first_errors(runner, runs.bucket, total, axes)
+    )
 
 
 def _task(study: Study) -> Task[Any]:

@@ -68,13 +68,12 @@ class Sample(NamedTuple):
             rows = batch()
             return rows, function(rows)
 
-        def largest() -> int:
-            return len(batch().source_index)
-
         for length in np.unique(self.problems.lengths).tolist():
             left = np.flatnonzero(self.problems.lengths == length)
             while len(left):
-                rows, result = fitting(attempt, cut, largest, work="the study")
+                rows, result = fitting(
+                    attempt, cut, lambda: len(batch().source_index), work="the study"
+                )
                 yield rows, result
                 left = left[len(rows.source_index) :]
 

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import pandas as pd
@@ -37,7 +38,7 @@ class Study:
     facts: dict[str, Any]
     rows: pd.DataFrame
 
-    @property
+    @cached_property
     def labelled(self) -> pd.DataFrame:
         """The rows with a column `label`: the encoding's, with the [BOS] of its training."""
         bos = [f", 0 to {most} [BOS]" if most else "" for most in self.rows.leading_bos]
