@@ -22,6 +22,7 @@ from tape_arith.arith.figures.heatmap import compose
 from tape_arith.arith.figures.layout import Looks, layout
 from tape_arith.arith.figures.style import page, save
 from tape_arith.arith.grids.panel import Panel, panels_of, significant_cells
+from tests.helpers.figures import all_words as words
 from tests.helpers.figures import assert_texts_are_apart
 from tests.helpers.made_grids import DEPTHS, LISTS, drawn, flat
 
@@ -43,12 +44,6 @@ def values(ax: Axes, layer: int = 0) -> Any:
 
 def is_mark(text: Text) -> bool:
     return "not converged" in text.get_text()
-
-
-def words(figure: Figure, ax: Axes | None = None) -> str:
-    """Return all text of the figure or of one panel."""
-    text = " ".join(text.get_text() for text in (ax or figure).findobj(Text))
-    return " ".join(text.split())
 
 
 # ---- cells -------------------------------------------------------------------------------------
@@ -102,7 +97,8 @@ def test_lists_stand_on_their_own_lengths() -> None:
 
 
 def test_the_frame_of_the_trained_lengths_spans_every_depth() -> None:
-    small = compose(panels_of(drawn(f"pe{number}", 0, DEPTHS) for number in range(20)))
+    few = panels_of(drawn(f"pe{number}", 0, DEPTHS) for number in range(3))
+    small = compose(few, width=3.3, columns=3)
     assert "depth" in [ax.get_ylabel() for ax in small.axes]
     assert "axis: depth of the key from the start" in words(small)
     figure = compose(panels_of(drawn(name, 0, DEPTHS) for name in ("rope", "fire")))
@@ -128,7 +124,7 @@ def test_first_minus_second(sign: int) -> None:
     ax = figure.axes[2]
     assert values(ax)[7, 7] == pytest.approx(50 * sign)
     assert mesh(ax).get_clim() == (-60, 60)
-    text = words(figure, ax)
+    text = words(ax)
     assert (text.index("FIRE") < text.index("TAPE")) == (sign > 0)
     assert ("+" if sign > 0 else "\N{MINUS SIGN}") + "50.0 points" in text
 
@@ -155,14 +151,14 @@ def test_means_seeds_and_convergence_above_a_panel() -> None:
     several = Panel.of(flat("tape", seed, outside=10 * min(seed + 1, 2)) for seed in range(3))
     bad = Panel.of([flat("rope", 0), flat("rope", 1, inside=98)])
     figure = compose([several, bad, panel("nope", [3], inside=90)])
-    text = words(figure, figure.axes[0])
+    text = words(figure.axes[0])
     # 10, 20, 20 with t = 4.303.
     assert {"16.7", "14.3", "37.5", "10.8"} <= set(re.findall(r"\d+\.\d", text))
     assert "3 seeds" in text and "not converged" not in text
-    assert "not converged" in words(figure, figure.axes[1])
+    assert "not converged" in words(figure.axes[1])
     assert "not converged" in [text.get_text() for text in figure.axes[2].texts][-1]
     figure = compose([several.only(1)])
-    assert "seed 1" in words(figure, figure.axes[0]) and "2 seeds" not in words(figure)
+    assert "seed 1" in words(figure.axes[0]) and "2 seeds" not in words(figure)
 
 
 @pytest.mark.parametrize(
@@ -182,32 +178,31 @@ def test_settings_that_are_not_the_preset_s(settings: dict[str, Any], text: str)
 def test_a_difference_of_long_names_keeps_its_sign() -> None:
     first, second = "fire:init_l=512:width=64", "tape:context=no-attention:form=non-equivariant"
     figure = compose([panel(first), panel(second)])
-    assert "\N{MINUS SIGN} second" in words(figure, figure.axes[2])
+    assert "\N{MINUS SIGN} second" in words(figure.axes[2])
 
 
-@pytest.mark.parametrize("count", [2, 14])
-def test_no_text_leaves_the_page_or_meets_another(count: int) -> None:
+def test_no_text_leaves_the_page_or_meets_another() -> None:
     names = ["rope", "rand-rope", "fire:init_l=512:width=64:something=long", "tape-heads"]
     changed = {"num_problems": 640_000, "batch_size": 512, "steps": 20_000, "groups": 8, "x": 1}
-    made = [
-        panel(f"{names[k % 4]}{k}", inside=90, outside=k, settings=changed) for k in range(count)
-    ]
+    made = [panel(f"{names[k % 4]}{k}", inside=90, outside=k, settings=changed) for k in range(14)]
     figure = compose(made, in_order=True)
     assert_texts_are_apart(figure)
     text = words(figure)
-    assert "order: by name" in text
-    assert ("out, in, all:" in text) == ("out 13.0" in text) == (count > 12)
+    assert all(each in text for each in ("order: by name", "out, in, all:", "out 13.0"))
 
 
-@pytest.mark.parametrize(("count", "width"), [(2, 6.0), (3, 6.0), (20, 7.3)])
-def test_texts_above_panels_of_one_size_have_one_room(count: int, width: float) -> None:
+@pytest.mark.parametrize(("count", "width", "columns"), [(2, 6.0, 3), (5, 3.3, 3)])
+def test_texts_above_panels_of_one_size_have_one_room(
+    count: int, width: float, columns: int
+) -> None:
     """To the right of a row's last panel is a colour bar, which is lower, or nothing."""
 
     def grids(name: str) -> Panel:
         shares = zip((90, 100, 100), (0, 50, 100), strict=True)
         return Panel.of(flat(name, n, inside=i, outside=o) for n, (i, o) in enumerate(shares))
 
-    figure = compose([grids(f"pe{k:02}") for k in range(count)], width=width)
+    looks: dict[str, Any] = {"width": width, "columns": columns}
+    figure = compose([grids(f"pe{k:02}") for k in range(count)], **looks)
     figure.draw_without_rendering()
     above = [ax.texts for ax in figure.axes[:count]]
     lines, marks = (
@@ -215,13 +210,13 @@ def test_texts_above_panels_of_one_size_have_one_room(count: int, width: float) 
         for marks in (False, True)
     )
     assert len(lines) == len(marks) == 1, "equal lines shrink alike"
-    assert min(marks) <= min(lines) and min(marks) < round(layout(count, Looks(width)).letters, 2)
+    assert min(marks) <= min(lines) and min(marks) < round(layout(count, Looks(**looks)).letters, 2)
     for ax, texts in zip(figure.axes, above, strict=False):
         ends = [text.get_window_extent().x1 for text in texts]
         assert max(ends) < ax.bbox.x1 + 0.2 * figure.dpi
 
 
-@pytest.mark.parametrize("letters", [4.5, 5.2, 7.0])
+@pytest.mark.parametrize("letters", [4.5, 7.0])
 def test_no_line_of_a_note_leaves_its_margins(letters: float) -> None:
     """The note begins at ever other words, for few lines are as wide as they may be."""
     sentences = (
@@ -237,7 +232,7 @@ def test_no_line_of_a_note_leaves_its_margins(letters: float) -> None:
 
 @pytest.mark.parametrize(
     ("count", "width", "columns"),
-    [(1, 3.3, 1), (2, 3.05, 3), (2, 5.5, 3), (5, 5.5, 3), (8, 7, 4)],
+    [(2, 3.05, 3), (2, 5.5, 3), (5, 5.5, 3)],
 )
 def test_a_width_of_its_own_with_a_bar_as_long_as_the_panels(
     count: int, width: float, columns: int
@@ -275,7 +270,7 @@ def test_a_papers_width() -> None:
 
 
 @pytest.mark.parametrize(
-    ("count", "options"), [(2, {"width": 2.5}), (12, {"columns": 12}), (12, {"width": 50.0})]
+    ("count", "options"), [(2, {"width": 2.5}), (9, {"columns": 9}), (1, {"width": 50.0})]
 )
 def test_panels_that_do_not_fit_the_width(count: int, options: dict[str, Any]) -> None:
     with pytest.raises(UsageError, match="inches"):
@@ -290,7 +285,7 @@ def test_panels_that_do_not_fit_the_width(count: int, options: dict[str, Any]) -
 )
 def test_a_file_by_its_ending(tmp_path: Path, name: str, start: bytes) -> None:
     path = tmp_path / name
-    figure, again = (compose([panel("fire", trained=20)], caption=False) for _ in range(2))
+    figure, again = (compose([panel("fire", [0], trained=20)], caption=False) for _ in range(2))
     save(figure, path)
     first = path.read_bytes()
     assert first.startswith(start) and len(first) < 500_000
@@ -298,13 +293,13 @@ def test_a_file_by_its_ending(tmp_path: Path, name: str, start: bytes) -> None:
     save(again, path)
     assert path.read_bytes() == first  # the same figure is the same file
     assert plt.get_fignums() == []
-    if path.suffix == ".PDF":  # fonts are TrueType, within the file, however it is saved
-        figure.savefig(path, format="pdf")
-        for pdf in (first, path.read_bytes()):
-            assert b"/FontFile2" in pdf and b"/Type3" not in pdf
-    if path.suffix == ".svg":  # text is text; cells are an image, for squares open slowly
+    if path.suffix == ".PDF":  # fonts are TrueType, within the file
+        assert b"/FontFile2" in first and b"/Type3" not in first
+    if path.suffix == ".svg":  # text is text however it is saved; cells are an image, for squares
         images = ElementTree.fromstring(first).iter("{http://www.w3.org/2000/svg}image")
-        assert len(list(images)) == 2 and b">FIRE</text>" in first
+        assert len(list(images)) == 2 and b">FIRE</text>" in first  # open slowly
+        figure.savefig(path)
+        assert b">FIRE</text>" in path.read_bytes()
 
 
 def test_a_file_that_cannot_be_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -329,20 +324,20 @@ def test_a_file_that_cannot_be_written(tmp_path: Path, monkeypatch: pytest.Monke
 
 
 def test_numbers_above_panels() -> None:
-    three = [panel("rope"), panel("fire"), panel("nope", inside=90)]
+    pair, heights = [panel("rope"), panel("nope", inside=90)], []
     for numbers, shown, absent in (
         ("none", ["not converged"], ["±", "out of distribution", "3 seeds"]),
         ("out", ["out of distribution", "not converged"], ["all cells", "3 seeds"]),
         ("all", ["out of distribution", "all cells", "3 seeds"], []),
     ):
-        figure = compose(three, numbers=numbers, legend=False)
-        above = " ".join(words(figure, ax) for ax in figure.axes[:3])
+        figure = compose(pair, numbers=numbers, legend=False, difference=False)
+        above = " ".join(words(ax) for ax in figure.axes[:2])
         assert all(each in above for each in shown), numbers
         assert not any(each in above for each in absent), numbers
         assert ("±" in words(figure)) == (numbers != "none") and not figure.legends
         assert_texts_are_apart(figure)
-    heights = [compose(three[:2], numbers=each).get_figheight() for each in ("none", "out", "all")]
-    assert heights == sorted(heights) and heights[0] < heights[1] < heights[2]
+        heights.append(figure.get_figheight())
+    assert heights[0] < heights[1] < heights[2]
 
 
 def test_a_mark_takes_no_room_above_the_panels_without_one() -> None:
@@ -358,7 +353,7 @@ def test_a_mark_takes_no_room_above_the_panels_without_one() -> None:
         assert min(heights) < 8 * figure.dpi / 72, "and these right above their panel"
         lines.append(len(heights))
     assert lines == [1, 2, 2]
-    assert "told" in words(figure, figure.axes[1]) and "told" not in words(figure, figure.axes[0])
+    assert "told" in words(figure.axes[1]) and "told" not in words(figure.axes[0])
     assert_texts_are_apart(figure)
 
 
@@ -372,7 +367,7 @@ def test_two_without_their_difference_on_a_scale_that_ends_early() -> None:
 def test_lines_have_one_size_and_marks_another_that_is_no_larger() -> None:
     three = [panel("rope"), panel("fire", inside=98), panel("rand-rope", inside=98)]
     sizes = {}
-    for width, font in ((5.5, ""), (5.5, "monospace"), (12.0, "")):
+    for width, font in ((5.5, "monospace"), (12.0, "")):
         figure = compose(three, width=width, columns=3, font=font)
         assert_texts_are_apart(figure)
         texts = [text for ax in figure.axes for text in ax.texts if text.get_text()]
@@ -388,14 +383,14 @@ def test_lines_have_one_size_and_marks_another_that_is_no_larger() -> None:
             ends = [t.get_window_extent().x1 for t in ax.texts if not is_mark(t)]
             gap = (mark.get_window_extent().x0 - ends[0]) * 72 / figure.dpi
             assert 2 < gap < 5
-    assert sizes[5.5, "monospace"] < sizes[5.5, ""] < sizes[12.0, ""] == (7.0, 7.0)
+    assert sizes[5.5, "monospace"] < sizes[12.0, ""] == (7.0, 7.0)
 
 
 def test_the_caption_says_what_a_legend_would_and_where_colours_end() -> None:
     pair = [panel("rope"), panel("fire", outside=90)]
     for figure, said in (
         (compose(pair), ()),
-        (compose(pair, vmax=40), ("colours of exact match end at 40\N{NO-BREAK SPACE}%",)),
+        (compose(pair[:1], vmax=40), ("colours of exact match end at 40\N{NO-BREAK SPACE}%",)),
         (compose(pair[:1], legend=False), ("framed: trained lengths",)),
         (compose(pair, legend=False), ("framed: trained lengths", "grey: no significant")),
     ):
@@ -412,24 +407,24 @@ def test_a_font_and_a_persons_own_settings(tmp_path: Path) -> None:
         font: str = ax._left_title.get_fontname()  # type: ignore[attr-defined]
         return font, ax.spines["left"].get_linewidth(), figure.get_figwidth()
 
-    pair = [panel("rope"), panel("fire")]
-    assert look(compose(pair, width=5.5)) == ("DejaVu Sans", 0.6, 5.5)
-    assert look(compose(pair, width=5.5, font="serif")) == ("DejaVu Serif", 0.6, 5.5)
+    made = [panel("rope")]
+    assert look(compose(made, width=5.5)) == ("DejaVu Sans", 0.6, 5.5)
+    assert look(compose(made, width=5.5, font="serif")) == ("DejaVu Serif", 0.6, 5.5)
     own: Any = {"font.family": "monospace", "axes.linewidth": 2.0, "savefig.bbox": "tight"}
     with plt.rc_context(own):
-        figure = compose(pair, width=5.5)
+        figure = compose(made, width=5.5)
     # In the fonts of its making, whenever it is drawn.
     assert look(figure) == ("DejaVu Sans Mono", 2.0, 5.5)
     with plt.rc_context(own):
-        save(compose(pair, width=5.5, caption=False), tmp_path / "a.png")
+        save(compose(made, width=5.5, caption=False), tmp_path / "a.png")
     assert plt.imread(tmp_path / "a.png").shape[1] == 5.5 * 300
     own = {"axes.labelsize": 14, "ytick.labelsize": 15, "font.size": 30, "text.color": "red"}
     with plt.rc_context({"savefig.dpi": 50, "image.cmap": "gray", **own}):
-        figure = compose(pair, width=5.5, caption=False)
+        figure = compose(made, width=5.5, caption=False)
         save(figure, tmp_path / "a.png")
     assert plt.imread(tmp_path / "a.png").shape[1] == 5.5 * 50
     assert mesh(figure.axes[0]).get_cmap().name == "gray"
-    usual = compose(pair, width=5.5, caption=False)
+    usual = compose(made, width=5.5, caption=False)
     usual.draw_without_rendering()
     # Letters have the sizes that fit the width, on the colour bars too.
     own_sizes, sizes = (
@@ -439,7 +434,7 @@ def test_a_font_and_a_persons_own_settings(tmp_path: Path) -> None:
     assert own_sizes == sizes
     assert {text.get_color() for text in figure.legends[0].get_texts()} == {"red"}
     with pytest.raises(UsageError, match="no font is called 'Seriph'"):
-        compose(pair, font="Seriph")
+        compose(made, font="Seriph")
 
 
 def test_into_the_axes_of_a_caller() -> None:
@@ -449,12 +444,12 @@ def test_into_the_axes_of_a_caller() -> None:
     assert mesh(top[2]).get_clim() == (-10, 10) and len(page.axes) == 6
     np.testing.assert_allclose(values(top[1]), made[1].cell_means)
     compose(made, axes=list(bottom[:2]), numbers="none")
-    assert words(page, bottom[1]).endswith("FIRE") and not bottom[2].collections
-    assert "out of distribution" in words(page, top[0])
+    assert words(bottom[1]).endswith("FIRE") and not bottom[2].collections
+    assert "out of distribution" in words(top[0])
     plt.close(page)
 
 
-@pytest.mark.parametrize(("size", "columns"), [((7, 2.5), 2), ((7, 2.5), 3), ((5.5, 4), 3)])
+@pytest.mark.parametrize(("size", "columns"), [((7, 2.5), 2), ((5.5, 4), 3)])
 def test_a_panel_in_the_axes_of_a_caller_is_whole(size: tuple[float, float], columns: int) -> None:
     made = [panel("rope"), panel("fire", inside=90)]
     page, axes = plt.subplots(1, columns, figsize=size, layout="constrained")

@@ -141,7 +141,7 @@ def test_a_given_width_and_labels(three: Board) -> None:
     assert "Rows by" not in " ".join(" ".join(text).split())
 
 
-def test_no_text_leaves_the_page_or_meets_another() -> None:
+def test_no_text_leaves_the_page_or_meets_another(three: Board) -> None:
     names = ["rope", "rand-sinusoidal", "fire:init_l=512:width=64", "a/long/path.py:Mine:option=3"]
     made = [
         row(f"{names[k % 4]}{k}", [0.9 - k / 60, 0.92 - k / 60][: 1 + k % 2]) for k in range(45)
@@ -155,6 +155,9 @@ def test_no_text_leaves_the_page_or_meets_another() -> None:
     assert figure.get_figwidth() <= 3.5
     assert figure.get_figheight() <= 9.0  # a page, 45 encodings with a foot of some lines
     assert_texts_are_apart(figure)
+    for shown, at_top in ((compose(three), False), (figure, True)):
+        tick = shown.axes[0].xaxis.get_major_ticks()[0]
+        assert (tick.label1.get_visible(), tick.label2.get_visible()) == (True, at_top)
 
 
 def test_a_forest_of_differences() -> None:

@@ -1,5 +1,6 @@
 """Checks of drawn figures."""
 
+from matplotlib.artist import Artist
 from matplotlib.figure import Figure
 from matplotlib.text import Text
 
@@ -12,6 +13,12 @@ def words(figure: Figure) -> str:
     texts += [text.get_text() for text in figure.texts]
     texts += [text.get_text() for legend in figure.legends for text in legend.get_texts()]
     return " ".join(" ".join(texts).replace("\N{NO-BREAK SPACE}", " ").split())
+
+
+def all_words(drawn: Artist) -> str:
+    """Return all text of a figure or of one panel in one line, hidden ticks included."""
+    texts = (text.get_text() for text in drawn.findobj(Text) if isinstance(text, Text))
+    return " ".join(" ".join(texts).split())
 
 
 def assert_nothing_is_cut_off(figure: Figure) -> None:
