@@ -11,12 +11,15 @@ import pandas as pd
 import pytest
 import torch
 
+import tape_arith
 from tape_arith.arith.grids.grid import Grid
 from tape_arith.arith.runs.record import InitFrom
 from tape_arith.arith.runs.run import Run
 from tape_arith.arith.studies import attention, errors, inputs
+from tape_arith.arith.studies.first_errors import has_decimals
 from tape_arith.arith.studies.inputs import comparable_runs
 from tape_arith.arith.studies.study import INSIDE, OUTSIDE
+from tape_arith.arith.tasks.load import load_task
 from tape_arith.models.hardware import Hardware
 from tests.helpers.exported_runs import made_run
 from tests.helpers.tiny_runs import contents, done, refused, untouched
@@ -46,9 +49,9 @@ def variant(root: Path, encoding: str, **settings: Any) -> Path:
 
 def test_stability_is_measured_on_the_evaluation_set(tmp_path: Path) -> None:
     runs = [run("tape"), run("fire"), str(variant(tmp_path, "rope", leading_bos=3))]
-    options = ("--problems", 9, "--double", "--format")
     with untouched(Path("runs")):
-        facts = json.loads(done("study", "stability", *runs, *options, "json").out)
+        measured = tape_arith.study("stability", runs, problems=9, double=True)
+    facts = json.loads(measured.to_json())
     rows = pd.DataFrame(facts["rows"])
     bucket = comparable_runs([Path(runs[0])]).bucket
     assert facts["evaluation"]["sha256"] == bucket.sha256(9)
@@ -59,11 +62,9 @@ def test_stability_is_measured_on_the_evaluation_set(tmp_path: Path) -> None:
     assert not shifts[shifts.encoding == "fire"].at_rounding_level.any()
     fine = shifts[(shifts.precision == "float64") & (shifts.encoding == "tape")]
     assert 0 < fine.value.max() < 1e-12
-    result = done("study", "stability", *runs, *options, "csv", "--figure", tmp_path / "s.png")
-    table = pd.read_csv(StringIO(result.out))
+    table = pd.read_csv(StringIO(measured.to_csv()))
     assert table.columns.tolist() == rows.columns.tolist()
     np.testing.assert_allclose(table.value, rows.value, rtol=1e-9)
-    assert result.err.endswith("s.png\n") and (tmp_path / "s.png").stat().st_size > 10_000
 
 
 def test_no_number_depends_on_the_precision_of_a_machine(
@@ -94,52 +95,58 @@ def test_attention(tmp_path: Path) -> None:
     assert set(maps.layer) == {1} and set(maps["head"]) == {1, 2}
     sums = maps.groupby(["run", "head", "query"]).weight.sum()
     assert len(sums) == 3 * 2 * 7 and sums.to_numpy() == pytest.approx(1, abs=1e-5)
-    figure = ("--figure", tmp_path / "a.png")
-    text = done("study", "attention", run("rope"), "--problems", 10, *example, *figure).out
+    drawn = ("--figure", tmp_path / "a.svg")
+    text = done("study", "attention", run("rope"), "--problems", 10, *example, *drawn).out
     assert text.count("10 problems") == 2
-    assert list(contents(tmp_path)) == ["a-distance.png", "a-maps.png", "a-places.png"]
+    assert list(contents(tmp_path)) == ["a-distance.svg", "a-maps.svg", "a-places.svg"]
 
 
 @pytest.mark.parametrize(
-    ("task", "problem", "has_carries", "has_decimals", "has_places"),
+    ("task", "decimals", "places"),
     [
-        ("sort", "12,7", False, True, False),
-        ("copy:hints=true", "12", False, False, False),
-        ("multiplication", "12x7", True, True, True),
-        ("addition:pad=true", "12+7", True, True, False),
-        ("addition:scratchpad=true", "12+7", True, False, False),
-        ("or:op=xor", "01^1", False, False, True),
+        ("addition", True, True),
+        ("sort", True, False),
+        ("copy:hints=true", False, False),
+        ("multiplication", True, True),
+        ("addition:pad=true", True, False),
+        ("addition:scratchpad=true", False, False),
+        ("or:op=xor", False, True),
+    ],
+)
+def test_what_answers_to_a_task_have(task: str, decimals: bool, places: bool) -> None:
+    loaded = load_task(task)
+    assert (has_decimals(loaded), attention._has_equal_places(loaded)) == (decimals, places)
+
+
+@pytest.mark.parametrize(
+    ("task", "problem", "lengths", "has_all"),
+    [
+        ("multiplication", "12x7", {}, True),
+        ("copy:hints=true", "12", {}, False),
+        ("sort", "12,7", {"trained_operands": 2, "tested_operands": 3}, False),
     ],
 )
 def test_every_task_is_studied(
-    task: str,
-    problem: str,
-    has_carries: bool,
-    has_decimals: bool,
-    has_places: bool,
-    tmp_path: Path,
+    task: str, problem: str, lengths: dict[str, int], has_all: bool, tmp_path: Path
 ) -> None:
     """Carry chains, digits one more or less and equal places where there are any."""
-    lengths = {"trained_operands": 2, "tested_operands": 3} if task == "sort" else {}
     studied = comparable_runs([variant(tmp_path, "rope", task=task, **lengths)])
     wrong, seen = errors.measure(studied), attention.measure(studied, 3, problem)
     text = errors.to_markdown(wrong)
-    assert ("carry chain" in text) == has_carries
-    assert ("one less" in text) == ("22 %" in text) == has_decimals
-    assert "Wrong answers" in text
+    assert ("carry chain" in text) == has_all and "Wrong answers" in text
+    assert ("one less" in text) == ("22 %" in text) == (has_all or task == "sort")
     text, drawn = attention.to_markdown(seen), attention.figures(seen)
-    assert ("place" in set(seen.rows.measure)) == has_places
-    assert bool(seen.facts["example"]["equal_places"]) == has_places
-    assert ("Place addressing" in text) == ("-places" in drawn) == has_places
+    assert ("place" in set(seen.rows.measure)) == has_all
+    assert bool(seen.facts["example"]["equal_places"]) == has_all
+    assert ("Place addressing" in text) == ("-places" in drawn) == has_all
     assert errors.figures(wrong)[""].axes
-    if task == "sort":
-        assert "2 numbers" in text
+    assert ("2 numbers" in text) == (task == "sort")
 
 
 @pytest.mark.parametrize("split", ["evaluation", "carry"])
 def test_errors_agree_with_the_grids(comparison: Path, split: str) -> None:
-    runs = [Path(run(name, seed)) for name in ("rope", "fire") for seed in (0, 1)]
-    for folder in runs:
+    runs = [Path(run(*which)) for which in (("rope", 0), ("rope", 1), ("fire", 0))]
+    for folder in runs * (split == "carry"):
         done("score", folder, "--split", split)
     facts, rows = study("errors", *runs, "--split", split)
     assert facts["evaluation"]["split"] == split
@@ -155,7 +162,7 @@ def test_errors_agree_with_the_grids(comparison: Path, split: str) -> None:
             assert (counts.problems.sum(), exact, places) == tuple(
                 int(array[cells].sum()) for array in (grid.total, grid.exact, grid.first_wrong_sum)
             )
-    text = done("study", "errors", *runs[:3], "--split", split, "--problems", 10).out
+    text = done("study", "errors", *runs, "--split", split, "--problems", 10).out
     seeds = {
         line.split(" | ")[0]: line.split(" | ")[1] for line in text.splitlines() if "| 0" in line
     }

@@ -98,8 +98,13 @@ def naive(name: str, offset: int, leading: int) -> dict[str, np.ndarray[Any, Any
     return {measure: over[measure] / under[measure] for measure in measures}
 
 
-@pytest.mark.parametrize("name", ["rope", "rope+yarn", "tape", CONTROL])
-@pytest.mark.parametrize("change", SHIFTS)
+@pytest.mark.parametrize(
+    ("name", "change"),
+    [
+        *[("rope", "BOS"), ("rope+yarn", "start 3"), (CONTROL, "start 1000")],
+        *[("tape", change) for change in SHIFTS],
+    ],
+)
 def test_agrees_with_loops(name: str, change: str) -> None:
     expected = naive(name, *SHIFTS[change])
     rows = measured(name)
