@@ -19,8 +19,9 @@ from tape_arith.arith.grids.panel import Panel
 
 _PAGE_WIDTH, _ROW = 3.4, 0.135
 """Width of a paper's column and height of a row, in inches."""
-_TALL = 20
-"""Rows above which the numbers of the scale also stand at the top."""
+_LOW, _TALL = 3.1, 20
+"""Rows for which there is room at least, as matplotlib's layout needs it; and rows above which the
+numbers of the scale also stand at the top."""
 _NAMES = 86.0
 """Greatest width of a name in a figure that wide, in points."""
 _COLUMNS = {"mean": 23, "in dist.": 47, "seeds": 66}
@@ -86,7 +87,7 @@ def rows_page(
     The scale is at both ends of a tall axes.
     """
     width, (titles, placed) = width or _PAGE_WIDTH, heights(board)
-    bottom = max(placed) + 0.6
+    bottom = max(_LOW, max(placed) + 0.6)
     figure = style.page(width, bottom * _ROW + 0.42, note, handles, 2, LETTERS)
     ax = figure.subplots()
     ax.set_ylim(bottom, 0)

@@ -115,6 +115,7 @@ def test_the_scale_ends_where_seeds_do_not_where_intervals_do() -> None:
     )
     for shown, top in ((apart, 60), (near, 2)):
         figure = compose(shown)
+        assert_texts_are_apart(figure)  # a single row, too
         assert figure.axes[0].get_xlim()[1] == pytest.approx(1.015 * top)
         text = " ".join(" ".join(words(figure)).split())
         assert ("at 60 %," in text) == (shown is apart)
