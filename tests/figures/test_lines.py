@@ -41,6 +41,7 @@ def expected(panel: Panel) -> tuple[Any, Any, Any]:
 def test_a_line_is_the_mean_and_its_band_the_interval_over_seeds(count: int) -> None:
     made = panels([f"pe{number}" for number in range(count)])
     figure = compose(made)
+    assert len(figure.axes) == 1 + (count > 6)  # at most six lines a panel
     shown: list[tuple[Any, Any]] = []
     for ax in figure.axes:
         *lines, guess = ax.lines

@@ -11,14 +11,13 @@ import pandas as pd
 import pytest
 import torch
 
-import tape_arith
 from tape_arith.arith.grids.grid import Grid
 from tape_arith.arith.runs.record import InitFrom
 from tape_arith.arith.runs.run import Run
 from tape_arith.arith.studies import attention, errors, inputs
 from tape_arith.arith.studies.first_errors import has_decimals
 from tape_arith.arith.studies.inputs import comparable_runs
-from tape_arith.arith.studies.study import INSIDE, OUTSIDE
+from tape_arith.arith.studies.study import INSIDE, OUTSIDE, Study
 from tape_arith.arith.tasks.load import load_task
 from tape_arith.models.hardware import Hardware
 from tests.helpers.exported_runs import made_run
@@ -49,9 +48,11 @@ def variant(root: Path, encoding: str, **settings: Any) -> Path:
 
 def test_stability_is_measured_on_the_evaluation_set(tmp_path: Path) -> None:
     runs = [run("tape"), run("fire"), str(variant(tmp_path, "rope", leading_bos=3))]
+    figure, options = tmp_path / "s.svg", ("--problems", 9, "--double", "--format", "json")
     with untouched(Path("runs")):
-        measured = tape_arith.study("stability", runs, problems=9, double=True)
-    facts = json.loads(measured.to_json())
+        result = done("study", "stability", *runs, *options, "--figure", figure)
+    assert result.err.endswith("s.svg\n") and figure.stat().st_size > 10_000
+    facts = json.loads(result.out)
     rows = pd.DataFrame(facts["rows"])
     bucket = comparable_runs([Path(runs[0])]).bucket
     assert facts["evaluation"]["sha256"] == bucket.sha256(9)
@@ -62,7 +63,7 @@ def test_stability_is_measured_on_the_evaluation_set(tmp_path: Path) -> None:
     assert not shifts[shifts.encoding == "fire"].at_rounding_level.any()
     fine = shifts[(shifts.precision == "float64") & (shifts.encoding == "tape")]
     assert 0 < fine.value.max() < 1e-12
-    table = pd.read_csv(StringIO(measured.to_csv()))
+    table = pd.read_csv(StringIO(Study("stability", facts, rows).to_csv()))
     assert table.columns.tolist() == rows.columns.tolist()
     np.testing.assert_allclose(table.value, rows.value, rtol=1e-9)
 
