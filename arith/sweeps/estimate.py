@@ -17,7 +17,6 @@ from tape_arith.arith.decoders.build import as_user_error, blueprint, decoder_fo
 from tape_arith.arith.decoders.cost import training_flops
 from tape_arith.arith.errors import USER_CODE_ERRORS, describe_error
 from tape_arith.arith.registry.names import Encoding, Name
-from tape_arith.arith.runs.config import Config
 from tape_arith.arith.runs.options import Compute
 from tape_arith.arith.runs.request import Request
 from tape_arith.arith.sweeps.engines import Engine
@@ -164,22 +163,16 @@ def seconds_per_flop(request: Request, compute: Compute, threads: int | None = N
         hardware = replace(hardware, threads=threads)
     name = Name(request.name.encoding)
     flops = training_flops(config, name) / config.steps
-    if hardware.device == "cpu":
-        config, share = timed_config(config, flops)
-        flops *= share
+    if hardware.device == "cpu":  # a part of the batch, if all of it takes too long
+        batch_size = max(1, int(config.batch_size * min(1.0, _MOST_TIMED / flops)))
+        flops *= batch_size / config.batch_size
+        config = replace(config, batch_size=batch_size)
     runner = Runner(decoder_for(config, name, seed=0), hardware)
     trainer = Trainer(runner, config.bucket(0), config, curves=False)
     times: list[float] = []
     while len(times) < 3 or (len(times) < _STEPS and sum(times) < _SECONDS):
         times.append(trainer.timed_step())
     return median(times[2 * len(times) // 5 :]) / flops
-
-
-def timed_config(config: Config, step_flops: float) -> tuple[Config, float]:
-    """Return a config whose batch is small enough to time, and its share of the whole batch."""
-    share = min(1.0, _MOST_TIMED / step_flops)
-    batch_size = max(1, int(config.batch_size * share))
-    return replace(config, batch_size=batch_size), batch_size / config.batch_size
 
 
 def forecast_text(forecast: Mapping[str, Any]) -> str:

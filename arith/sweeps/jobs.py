@@ -7,6 +7,7 @@ them. Never imports torch.
 
 import shlex
 from abc import ABC, abstractmethod
+from collections import defaultdict
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
@@ -276,20 +277,19 @@ def plan(
         raise UsageError("a dataset belongs to one training: many runs take a folder of datasets")
     jobs: dict[str, Job] = {}
 
+    def dataset(request: Request) -> Path | None:
+        return None if data is None else request.config.dataset_folder(data, request.seed)
+
     def add(kind: type[Job], target: Path, request: Request, *depends: Job, **facts: Any) -> Job:
         name = target.relative_to(out) if target.is_relative_to(out) else target
         key = f"{kind.kind}/{name.as_posix().removesuffix('.json')}"
-        dataset = None if data is None else request.config.dataset_folder(data, request.seed)
-        ids = tuple(job.id for job in depends)
-        return jobs.setdefault(
-            key, kind(key, request, replace(options, data=dataset), ids, **facts)
-        )
+        own, ids = replace(options, data=dataset(request)), tuple(job.id for job in depends)
+        return jobs.setdefault(key, kind(key, request, own, ids, **facts))
 
     def train(request: Request) -> Job:
         depends: list[Job] = []
-        if data is not None:
-            dataset = request.config.dataset_folder(data, request.seed)
-            depends.append(add(GenerateJob, dataset, request))
+        if folder := dataset(request):
+            depends.append(add(GenerateJob, folder, request))
         if request.source is not None:
             depends.append(train(request.source))
         return add(TrainJob, request.run.path, request, *depends)
@@ -308,13 +308,11 @@ def done_jobs(jobs: Sequence[Job]) -> set[str]:
     A job need not run if its files are there, or if all jobs that depend on it are done, because a
     scored run needs no weights.
     """
-    done: set[str] = set()
-    dependents: dict[str, list[str]] = {job.id: [] for job in jobs}
-    for job in jobs:
-        for other in job.depends:
-            dependents[other].append(job.id)
-    for job in reversed(jobs):
+    done, dependents = set[str](), defaultdict[str, list[str]](list)
+    for job in reversed(jobs):  # each follows the jobs that it depends on
         later = dependents[job.id]
         if (later and done.issuperset(later)) or job.done():
             done.add(job.id)
+        for earlier in job.depends:
+            dependents[earlier].append(job.id)
     return done

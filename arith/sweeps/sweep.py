@@ -87,25 +87,22 @@ class Sweep:
         """Format varied settings for a path: "hidden_size=128,learning_rate=0.001"."""
         return ",".join(f"{key}={slug(str(v))}" for key, v in self.settings(config).items())
 
-    def root(self, out: Path, preset: str, config: Config) -> Path:
-        """Return the folder below `out` with the runs of `config`."""
-        own = self.varied or config != load_preset(preset_of(preset, config.task))
-        return out / self.name / self.label(config) if own else out
-
     def requests(self, out: Path) -> list[Request]:
         """List the requested runs, group by group, and in a group seed by seed."""
-        places = [
-            (combination.preset, config, self.root(out, combination.preset, config))
-            for combination in self.combinations
-            for config in combination.configs
-        ]
+        places: list[tuple[str, str, Config, Path]] = []
+        for combination in self.combinations:
+            for config in combination.configs:
+                preset = preset_of(combination.preset, config.task)
+                own = self.varied or config != load_preset(preset)
+                root = out / self.name / self.label(config) if own else out
+                places.append((combination.preset, preset, config, root))
         return [
-            Request(name, seed, preset_of(preset, config.task), config, root, self.settings(config))
+            Request(name, seed, preset, config, root, self.settings(config))
             for group in self.groups
             for seed in group.seeds
             for name in group.names
-            for preset, config, root in places
-            if preset in group.presets
+            for named, preset, config, root in places
+            if named in group.presets
         ]
 
 

@@ -5,6 +5,7 @@ import shutil
 import signal
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 
 import pandas as pd
 import pytest
@@ -13,7 +14,8 @@ from tape_arith.arith import lock
 from tape_arith.arith.decoders.cost import training_flops, training_flops_a_token, training_tokens
 from tape_arith.arith.grids.grid import Grid
 from tape_arith.arith.registry.names import parse
-from tape_arith.arith.runs.options import TrainOptions
+from tape_arith.arith.runs.config import Config
+from tape_arith.arith.runs.options import AUTO, TrainOptions
 from tape_arith.arith.runs.preset import load_preset
 from tape_arith.arith.runs.request import Request
 from tape_arith.arith.runs.run import Run
@@ -111,11 +113,22 @@ def test_a_dry_run_writes_nothing(here: Path, monkeypatch: pytest.MonkeyPatch) -
     assert jobs["train/mine/mini/tape/seed-0"]["flops"] > train["flops"]
 
 
-def test_a_large_step_is_cut_to_be_timed() -> None:
+def test_a_large_step_is_cut_to_be_timed(monkeypatch: pytest.MonkeyPatch) -> None:
+    timed: list[Config] = []
+
+    def trainer(runner: object, bucket: object, config: Config, **_: object) -> SimpleNamespace:
+        timed.append(config)
+        return SimpleNamespace(timed_step=lambda: 6.0)
+
+    for name in ("decoder_for", "Runner"):  # no weights of that size
+        monkeypatch.setattr(estimate, name, lambda *_, **__: None)
+    monkeypatch.setattr(estimate, "Trainer", trainer)
     paper = load_preset("paper-20")
-    cut, share = estimate.timed_config(paper, training_flops(paper) / paper.steps)
-    assert cut == replace(paper, batch_size=round(share * paper.batch_size))
-    assert training_flops(cut) / cut.steps < 1.2e11
+    rate = estimate.seconds_per_flop(Request(parse("nope"), 0, "paper-20", paper, Path()), AUTO)
+    (cut,) = timed
+    assert cut == replace(paper, batch_size=cut.batch_size)
+    step_flops = training_flops(cut) / cut.steps
+    assert step_flops < 1.2e11 and rate == pytest.approx(6 / step_flops)
 
 
 def test_the_price_of_the_paper_s_model(here: Path) -> None:
