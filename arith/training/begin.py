@@ -8,7 +8,7 @@ from pathlib import Path
 from tape_arith.arith.data.dataset import Dataset
 from tape_arith.arith.decoders.build import check_trainable
 from tape_arith.arith.decoders.cost import about
-from tape_arith.arith.decoders.weights import load_state, save, trained_record
+from tape_arith.arith.decoders.weights import load_state, save
 from tape_arith.arith.documents import validated
 from tape_arith.arith.errors import Corrupt, Failure, UsageError
 from tape_arith.arith.lock import check_lock, lock_folder
@@ -38,10 +38,8 @@ def begin_run(
     cannot begin from `source`, or as `check_trainable`, before anything is written; also if the
     folder holds another run.
     """
-    source_record = None if source is None else trained_record(source)
-    if source_record is not None:
-        name = with_origin(request.name, source_record, only_positional)
-        request = replace(request, name=name)
+    if source is not None:
+        request = replace(request, name=with_origin(request.name, source, only_positional))
     run, config, name, seed = request.run, request.config, request.name, request.seed
     check_trainable(config, name, options.compute)
     new, dataset = fresh or not run.exists(), None
@@ -52,8 +50,8 @@ def begin_run(
     if dataset is not None:
         options = replace(options, data=dataset.directory)
     init_from = None
-    if source is not None and source_record is not None:
-        init_from = init_from_record(source, source_record, config, name, seed)
+    if source is not None:
+        init_from = init_from_record(source, config, name, seed)
     elif name.encoding.origin is not None and new:
         command = f"train --pe {name.encoding.own} --init-from RUN"
         raise UsageError(f"{name.encoding} begins from a finished run: tape-arith {command}")

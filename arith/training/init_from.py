@@ -5,7 +5,7 @@ from dataclasses import replace
 import torch
 
 from tape_arith.arith.decoders.build import DECODER_SETTINGS, blueprint, decoder_for
-from tape_arith.arith.decoders.weights import final_weights, identity, save, shapes
+from tape_arith.arith.decoders.weights import final_weights, identity, save, shapes, trained_record
 from tape_arith.arith.errors import UsageError
 from tape_arith.arith.files import sha256
 from tape_arith.arith.lock import check_lock
@@ -22,24 +22,24 @@ _SHARED_SETTINGS = ("task", "trained_digits", "trained_operands", *DECODER_SETTI
 """Settings that must be equal in a run and in the run that it begins from."""
 
 
-def with_origin(name: Name, source_record: RunRecord, only_positional: bool) -> Name:
-    """Return `name` with the run of `source_record` as its origin, as in tape@from=rope.
+def with_origin(name: Name, source: Run, only_positional: bool) -> Name:
+    """Return `name` with the run `source` as its origin, as in tape@from=rope.
 
-    Raises UsageError if `name` already has another origin.
+    Raises UsageError if `name` already has another origin, or as `trained_record`.
     """
-    origin = Origin(source_record.name.encoding, only_positional)
+    record = trained_record(source)
+    origin = Origin(record.name.encoding, only_positional)
     if name.encoding.origin not in (None, origin):
-        raise UsageError(f"{name.encoding} does not begin from a run of {source_record.encoding}")
+        raise UsageError(f"{name.encoding} does not begin from a run of {record.encoding}")
     return replace(name, encoding=replace(name.encoding, origin=origin))
 
 
-def init_from_record(
-    source: Run, source_record: RunRecord, config: Config, name: Name, seed: int
-) -> InitFrom:
+def init_from_record(source: Run, config: Config, name: Name, seed: int) -> InitFrom:
     """Return the `init_from` of a new run that begins from the finished run `source`.
 
     Raises UsageError if a run of `config`, `name` and `seed` cannot begin from its weights.
     """
+    source_record = source.record()
     for key in _SHARED_SETTINGS:
         new, old = getattr(config, key), getattr(source_record.config, key)
         if new != old:

@@ -152,10 +152,8 @@ class Trainer(Stepper):
         if not pairs:
             return
         values = torch.stack([torch.stack((loss, norm.to(loss))) for loss, norm in pairs]).tolist()
-        first_step = self.step - len(pairs) + 1
-        for step, (loss, norm), (tensor, _) in zip(
-            range(first_step, self.step + 1), values, pairs, strict=True
-        ):
+        first = self.step - len(pairs) + 1
+        for step, ((loss, norm), (tensor, _)) in enumerate(zip(values, pairs, strict=True), first):
             if isfinite(loss) and isfinite(norm):
                 self.losses.append(tensor)
                 self.gradient_norm = norm
@@ -172,17 +170,6 @@ class Trainer(Stepper):
                     f"{fault}, nor was it at the {self.skipped_in_a_row - 1} steps before"
                 )
             self.tell(f"note: {fault}: left out ({self.skipped} so far)")
-
-    def _mean_loss(self) -> float:
-        """Return the mean loss since the last call. Raises NotFinite if no step was finite."""
-        if not self.losses:
-            raise NotFinite(
-                f"the loss or its gradient is not finite at {self._at(self.step)}, nor at any step "
-                "since the last line of metrics"
-            )
-        mean = float(torch.stack(self.losses).mean())
-        self.losses.clear()
-        return mean
 
     def check_weights(self) -> None:
         """Raise NotFinite if a weight or a moment is not finite, so that no such state is saved."""
@@ -207,8 +194,17 @@ class Trainer(Stepper):
         return self.runner.on(self.hardware.for_scoring)
 
     def _metrics_line(self) -> Line:
-        """Return a line of metrics, without what is measured every `evaluate_every` steps."""
-        loss = self._mean_loss()
+        """Return a line of metrics, without what is measured every `evaluate_every` steps.
+
+        Raises NotFinite if no step since the last line was finite.
+        """
+        if not self.losses:
+            raise NotFinite(
+                f"the loss or its gradient is not finite at {self._at(self.step)}, nor at any step "
+                "since the last line of metrics"
+            )
+        loss = float(torch.stack(self.losses).mean())
+        self.losses.clear()
         self.read_clock()
         tokens, seconds = self.tokens - self._last_line[1], self.seconds - self._last_line[0]
         line: Line = {
