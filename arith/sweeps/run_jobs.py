@@ -52,8 +52,7 @@ def run_jobs(
     """Run the jobs that are not done: each after those it depends on, never two on one folder.
 
     `succeeded` gets each job that is then done. A job that fails is passed to `failed` and does not
-    stop the others. A job that was preempted,
-    or whose folder another process has locked, is tried again.
+    stop the others. One that was preempted, or whose folder is locked, is tried again.
     """
     done = done_jobs(jobs)
     waiting = [job for job in jobs if job.id not in done]
