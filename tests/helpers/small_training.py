@@ -1,11 +1,12 @@
 """Small trainings, and comparisons of their weights, metrics and files."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import replace
 from itertools import count
 from pathlib import Path
 from typing import Any
 
+import pytest
 import torch
 from torch import Tensor
 
@@ -48,10 +49,20 @@ SMALL = Config(
     epsilon=1e-12,
     weight_decay=0.01,
     clip=0.5,
-    groups=2,
+    groups=1,
     problems_per_cell=5,
     evaluation_seed=0,
 )
+KINDS = (
+    *("learned", "abacus", "rope", "fire", "rand-rope", "canon", "cope", "tape", "tape-heads"),
+    "aug-rope:per=step",
+)
+"""One encoding for each way to act: tables, turns, biases, draws, neighbours, contents, states."""
+
+
+def kinds_first(names: Iterable[str]) -> list[Any]:
+    """Return the parameters of a test of each encoding, slow but for one of each kind."""
+    return [pytest.param(n, marks=() if n in KINDS else pytest.mark.slow) for n in names]
 
 
 def small(**changes: Any) -> Config:

@@ -88,32 +88,33 @@ def test_what_an_interruption_breaks_is_no_error(monkeypatch: pytest.MonkeyPatch
 
 
 RUN = "runs/mini/rope/seed-0"
-WORK = {
-    "ask": (("ask", RUN, "1+2"), "models.decoder.Decoder.forward"),
-    "study": (("study", "stability", RUN, "--figure", "x.png"), "models.decoder.Decoder.forward"),
-    "its figure": (
-        ("study", "errors", RUN, "--problems", 9, "--figure", "x.png"),
-        "arith.studies.errors.figures",
-    ),
-    "export": (("export", RUN, "--out", "model"), "arith.export.export_run.save_file"),
-    "its folder": (("export", RUN, "--out", "model"), "arith.export.folder.write_document"),
-}
+STABILITY = ("study", "stability", RUN, "--figure", "x.png")
+ERRORS = ("study", "errors", RUN, "--problems", 9, "--figure", "x.png")
+EXPORT = ("export", RUN, "--out", "model")
+CODES = {signal.SIGTERM: PREEMPTED, signal.SIGINT: 130}
 
 
-@pytest.mark.parametrize(("number", "code"), [(signal.SIGTERM, PREEMPTED), (signal.SIGINT, 130)])
-@pytest.mark.parametrize(("words", "busy_in"), WORK.values(), ids=WORK)
+@pytest.mark.parametrize(
+    ("words", "busy_in", "number"),
+    [
+        (("ask", RUN, "1+2"), "models.decoder.Decoder.forward", signal.SIGINT),
+        (STABILITY, "models.decoder.Decoder.forward", signal.SIGTERM),
+        (ERRORS, "arith.studies.errors.figures", signal.SIGTERM),
+        (EXPORT, "arith.export.export_run.save_file", signal.SIGTERM),
+        (EXPORT, "arith.export.folder.write_document", signal.SIGINT),
+    ],
+)
 def test_what_has_nothing_to_continue_stops_in_good_order(
     words: tuple[str, ...],
     busy_in: str,
     number: signal.Signals,
-    code: int,
     comparison: Path,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(f"tape_arith.{busy_in}", lambda *_, **__: signal.raise_signal(number))
     before = sorted(comparison.rglob("*"))
     result = call(*words)
-    assert result.code == code and result.out == ""
+    assert result.code == CODES[number] and result.out == ""
     assert result.err.endswith("interrupted: what is finished is kept, nothing is half-written\n")
     assert "Traceback" not in result.err and sorted(comparison.rglob("*")) == before
 
@@ -137,8 +138,10 @@ def test_a_repeated_signal_cuts_no_tidying_up_short(monkeypatch: pytest.MonkeyPa
     assert call("list").code == PREEMPTED and tidied == ["all"]
 
 
-@pytest.mark.parametrize(("number", "code"), [(signal.SIGTERM, 0), (signal.SIGINT, 130)])
-@pytest.mark.parametrize("words", ["list", "list --no-such-option"])
+@pytest.mark.parametrize(
+    ("words", "number", "code"),
+    [("list", signal.SIGINT, 130), ("list --no-such-option", signal.SIGTERM, 0)],
+)
 def test_a_signal_after_the_last_word_adds_none(
     words: str, number: signal.Signals, code: int
 ) -> None:

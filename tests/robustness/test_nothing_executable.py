@@ -5,6 +5,7 @@ import hashlib
 import json
 import re
 import shutil
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -13,6 +14,8 @@ from tape_arith import cli
 from tests.helpers.child_processes import finish
 from tests.helpers.documents import edit
 from tests.helpers.tiny_runs import call, done, settings
+
+pytestmark = pytest.mark.usefixtures("undrawn")
 
 ROOT = Path(cli.__file__).parent
 RUN = Path("runs/mini/rope/seed-0")
@@ -50,12 +53,15 @@ def test_a_user_s_file_runs_where_it_is_named(world: Path) -> None:
     assert Path("sprung").exists()
 
 
-@pytest.mark.parametrize("recorded", [True, False], ids=["hash recorded", "no hash"])
-@pytest.mark.parametrize("path", ["absolute", "relative"])
-def test_a_run_brings_no_code(world: Path, recorded: bool, path: str) -> None:
+@pytest.mark.parametrize(
+    ("recorded", "place"),
+    [(True, Path.absolute), (False, Path)],
+    ids=["absolute and its hash recorded", "relative and no hash"],
+)
+def test_a_run_brings_no_code(world: Path, recorded: bool, place: Callable[[Path], Path]) -> None:
     file = RUN / "mine.py"
     file.write_text(TRAP)
-    name = f"{file.absolute() if path == 'absolute' else file}:Mine"
+    name = f"{place(file)}:Mine"
     sha256 = hashlib.sha256(TRAP.encode()).hexdigest()
     edit(RUN / "run.json", encoding=name, sources={name: sha256} if recorded else {})
     assert_not_sprung(("train", RUN, "--steps", "99"), ("list",), ("study", "stability", RUN))

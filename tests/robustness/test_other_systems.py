@@ -54,19 +54,10 @@ def test_a_command_starts_without_signals_and_calls_of_posix(here: Path) -> None
 
 @pytest.mark.slow
 def test_results_are_read_and_runs_trained_without_them(here: Path) -> None:
+    mini = ("--runs", RESULTS, "--preset", "mini")
     commands: list[tuple[object, ...]] = [
-        ("leaderboard", "--runs", RESULTS, "--preset", "mini"),
-        (
-            "heatmap",
-            "--compare",
-            "rope,tape",
-            "--preset",
-            "mini",
-            "--runs",
-            RESULTS,
-            "--out",
-            "f.png",
-        ),
+        ("leaderboard", *mini),
+        ("heatmap", "--compare", "rope,tape", *mini, "--out", "f.png"),
         ("train", "--pe", "rope", *settings()),
         ("score", "runs/mini/rope/seed-0", "--max-digits", 4),
         ("export", "runs/mini/rope/seed-0"),

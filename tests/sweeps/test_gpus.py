@@ -52,24 +52,25 @@ def costs(*argv: str) -> dict[str, dict[str, Any]]:
     return seconds | {"left": content["left"]}
 
 
+def sweep_of(preset: str, *encodings: str) -> str:
+    text = f'preset = "{preset}"\nencodings = {[*encodings]}\nseeds = [0]\n'
+    Path("mine.toml").write_text(text)
+    return "mine.toml"
+
+
 def test_a_training_takes_its_measured_steps(here: Path) -> None:
+    file = sweep_of("paper-20", *STEPS, "nope", "rope+yarn", "alibi")
     with untouched(here):
-        seconds = costs("paper-20", "--slots", "8")
-    trained = seconds["train"]
+        seconds = costs(file)
     for name, step in STEPS.items():
-        assert trained[name] == pytest.approx(10_000 * step, rel=1e-4)
-    assert [name for name, value in trained.items() if value is not None] == [
-        "rope",
-        "tape",
-        "fire",
-    ]
-    assert {name for name, value in seconds["score"].items() if value is not None} == {
-        *STEPS, "rope+yarn", "tape+yarn"
-    }  # fmt: skip
+        assert seconds["train"][name] == pytest.approx(10_000 * step, rel=1e-4)
+    assert {name for name, value in seconds["train"].items() if value is not None} == {*STEPS}
+    scored = {name for name, value in seconds["score"].items() if value is not None}
+    assert scored == {*STEPS, "rope+yarn"}
 
 
 def test_longer_problems_go_by_flops_of_the_same_encoding(here: Path) -> None:
-    trained = costs("paper-40")["train"]
+    trained = costs(sweep_of("paper-40", "rope", "tape", "nope"))["train"]
     for name in ("rope", "tape"):
         short, long = load_preset("paper-20"), load_preset("paper-40")
         flops = [training_flops_a_token(parse(name), c) * training_tokens(c) for c in (short, long)]
@@ -79,8 +80,8 @@ def test_longer_problems_go_by_flops_of_the_same_encoding(here: Path) -> None:
 
 
 def test_gpus_work_side_by_side_but_a_run_has_one(here: Path) -> None:
-    Path("mine.toml").write_text('preset = "paper-20"\nencodings = ["rope", "fire"]\nseeds = [0]\n')
-    one, two = (costs("mine.toml", *slots) for slots in ([], ["--slots", "2"]))
+    file = sweep_of("paper-20", "rope", "fire")
+    one, two = (costs(file, *slots) for slots in ([], ["--slots", "2"]))
     runs = [one["train"][name] + one["score"][name] for name in ("rope", "fire")]
     assert one["left"]["seconds"] == pytest.approx(sum(runs))
     assert two["left"]["seconds"] == pytest.approx(runs[1]) and runs[1] > runs[0]
@@ -98,8 +99,7 @@ def test_other_sizes_and_batches_are_not_measured(here: Path) -> None:
 
 def test_run_estimates_as_a_sweep_does(here: Path) -> None:
     printed = done(*PLAN, "--pe", "rope,tape").out
-    Path("mine.toml").write_text('preset = "paper-20"\nencodings = ["rope", "tape"]\nseeds = [0]\n')
-    left = costs("mine.toml")["left"]
+    left = costs(sweep_of("paper-20", "rope", "tape"))["left"]
     assert f"5 of 5 jobs to do: {left['tokens']:,} tokens" in printed  # a dataset is one more
     assert f"{duration(left['seconds'])} on 1 NVIDIA H200 (an estimate: " in printed
     assert [file.name for file in here.iterdir()] == ["mine.toml"]

@@ -12,7 +12,6 @@ import pytest
 
 from tape_arith.arith.lock import lock_folder
 from tape_arith.arith.runs.run import Run
-from tape_arith.arith.sweeps import estimate
 from tape_arith.arith.sweeps.engines.worker import JobState, read_state, state_file, write_state
 from tape_arith.arith.sweeps.jobs import log_file
 from tests.helpers.sweeps import sweep_file
@@ -95,7 +94,7 @@ def test_a_training_on_its_way() -> None:
 
 
 @pytest.mark.usefixtures("planned")
-def test_failures_of_this_call_of_the_sweep_are_shown(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_failures_of_this_call_of_the_sweep_are_shown() -> None:
     note_failure(YARN, "no space")
     log = log_file(FOLDER, YARN)
     assert (states()[YARN]["state"], states()[YARN]["reason"]) == ("failed", "no space")
@@ -105,7 +104,6 @@ def test_failures_of_this_call_of_the_sweep_are_shown(monkeypatch: pytest.Monkey
     # The failure and the log of an earlier call are not shown.
     earlier = time.time() - 99
     os.utime(log, (earlier, earlier))
-    monkeypatch.setattr(estimate, "seconds_per_flop", lambda *_: 1e-6)
     stopped = call("sweep", FOLDER / "mine.toml", "--time-limit", "0.000001s")
     assert stopped.code == 3, stopped.err
     assert (states()[YARN]["state"], states()[YARN]["log"]) == ("waiting", None)

@@ -2,7 +2,6 @@
 GPU: it is torch's "meta", whose tensors have a shape and nothing in them, so that whatever asks for
 a value fails; and transfers that wait are refused, be they asked for or made on the way."""
 
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -13,7 +12,6 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
 from tape_arith.arith.data.rows import Rows
-from tape_arith.arith.decoders.build import setting_for
 from tape_arith.arith.registry.load import load_classes
 from tape_arith.arith.registry.locate import known_names
 from tape_arith.arith.scoring.score import answer_logits
@@ -23,22 +21,17 @@ from tape_arith.arith.training.trainer import Trainer
 from tape_arith.models.build import extrapolate
 from tape_arith.models.hardware import Hardware
 from tape_arith.models.runner import Runner
-from tests.helpers.small_decoders import NUMBERINGS, build
-from tests.helpers.small_training import small, trainer
+from tests.helpers.small_decoders import NUMBERINGS
+from tests.helpers.small_training import kinds_first, small, trainer
 
-ROTARY, RANDOMIZED = ("rope", "tape"), ("rand-rope",)
 CONFIG = small(trained_digits=4, tested_digits=6, batch_size=8, groups=1)
 NAMES = [
     *known_names("encoding"),
     *("abacus+fire", "abacus+rope", "aug-rope:per=step"),
     *("tape:form=vector", "tape:form=non-equivariant", "tape:context=no-mlp", "tape:start=fourier"),
 ]
-PACKABLE = [name for name in NAMES if build(name, setting_for(CONFIG)).needs.packed]
-EXTRAPOLATED = [
-    (name, way)
-    for way in [*known_names("extrapolation"), "pi:scale=static", "yarn:scale=static"]
-    for name in (RANDOMIZED if way in NUMBERINGS else ROTARY)
-]
+WAYS = [*known_names("extrapolation"), "pi:scale=static", "yarn:scale=static"]
+EXTRAPOLATED = [("rand-rope" if way in NUMBERINGS else "rope", way) for way in WAYS]
 META = Hardware("meta", torch.float32, attention="eager")
 
 
@@ -85,41 +78,44 @@ def autocast(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(torch, "get_autocast_dtype", lambda _: dtype("cpu"))
 
 
-def groups(one: Trainer) -> Iterator[Rows]:
-    """A padded group of a batch and, where the encoding can take it so, the batch packed."""
-    problems, keys = one.batches.problems(0)
-    yield next(one.batches.padded(problems, keys, "cuda", 1))
-    if one.decoder.pe.needs.packed:
-        yield from one.batches.packed(problems, keys, 1)
+def padded(one: Trainer) -> Rows:
+    return next(one.batches.padded(*one.batches.problems(0), "cuda", 1))
 
 
-@pytest.mark.parametrize("name", NAMES)
+def packed(one: Trainer) -> Rows:
+    (rows,) = one.batches.packed(*one.batches.problems(0), 1)
+    return rows
+
+
+@pytest.mark.parametrize("name", kinds_first(NAMES))
 def test_a_step(name: str) -> None:
+    """Of a padded group and, where the encoding can take it so, of a packed batch as it is
+    recorded: all that this reads is on the device before it begins."""
     one = trainer(CONFIG, name)
     decoder = one.decoder.to("meta").train()
     runner = Runner(decoder, META)
-    parameters = list(decoder.parameters())
     with OneDevice(), NoLists():
-        for rows in groups(one):
-            gradients = torch.autograd.grad(summed_loss(runner, rows), parameters)
-            assert {g.device.type for g in gradients} == {"meta"}
+        loss = summed_loss(runner, padded(one))
+        gradients = torch.autograd.grad(loss, list(decoder.parameters()))
+        assert {g.device.type for g in gradients} == {"meta"}
         decoder.pe.after_step()
+    if decoder.pe.needs.packed:
+        rows = packed(one)
+        batch = PackedBatch.of(rows, len(rows.answers), one.batches.most_answers, "meta")
+        with OneDevice(recorded=True), NoLists():
+            assert {x.device.type for x in packed_gradient(runner, batch)} == {"meta"}
 
 
-@pytest.mark.parametrize("name", PACKABLE)
-def test_a_recorded_step(name: str) -> None:
-    """All it reads is on the device before it begins."""
-    one = trainer(CONFIG, name)
+def test_a_packed_step_that_is_not_recorded() -> None:
+    one = trainer(CONFIG)
     runner = Runner(one.decoder.to("meta").train(), META)
-    (rows,) = one.batches.packed(*one.batches.problems(0), 1)
-    batch = PackedBatch.of(rows, len(rows.answers), one.batches.most_answers, "meta")
-    with OneDevice(recorded=True), NoLists():
-        assert {x.device.type for x in packed_gradient(runner, batch)} == {"meta"}
+    with OneDevice(), NoLists():
+        assert summed_loss(runner, packed(one)).is_meta
 
 
 @pytest.mark.parametrize(
     ("name", "way"),
-    [*((name, None) for name in ("fire", "tape")), *EXTRAPOLATED],
+    [("fire", None), ("tape", None), ("tape", "yarn"), *EXTRAPOLATED],
 )
 def test_scoring(name: str, way: str | None) -> None:
     one = trainer(CONFIG, name)
@@ -128,6 +124,6 @@ def test_scoring(name: str, way: str | None) -> None:
         assert change is not None
         extrapolate(one.decoder.pe, change)
     runner = Runner(one.decoder.eval(), META)
-    *_, rows = groups(one)  # packed, where the encoding can take it so
+    rows = (packed if one.decoder.pe.needs.packed else padded)(one)
     with OneDevice(), NoLists():
         assert answer_logits(runner, rows).device.type == "meta"

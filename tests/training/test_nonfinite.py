@@ -31,7 +31,6 @@ from tests.helpers.small_training import (
 SKIP = TrainOptions(on_nonfinite="skip")
 
 pytestmark = pytest.mark.usefixtures("often")
-QUANTITIES = ["loss", "gradient"]
 
 
 def spoil(monkeypatch: pytest.MonkeyPatch, quantity: str, *steps: int) -> None:
@@ -63,14 +62,11 @@ def assert_all_finite(folder: Run) -> None:
         assert json.dumps(facts, allow_nan=False)
 
 
-@pytest.mark.parametrize("quantity", QUANTITIES)
-def test_it_stops_at_once_in_one_line(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, quantity: str
-) -> None:
-    spoil(monkeypatch, quantity, 17)
+def test_it_stops_at_once_in_one_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    spoil(monkeypatch, "gradient", 17)
     folder = run_at(tmp_path)
     says = (
-        rf"^the {quantity} is not finite at step 17 \(learning rate 0\.003\); the last good "
+        r"^the gradient is not finite at step 17 \(learning rate 0\.003\); the last good "
         rf"checkpoint is {re.escape(str(folder.latest))}, step 10: .*--on-nonfinite skip$"
     )
     for _ in range(2):  # going on meets it again
@@ -81,11 +77,11 @@ def test_it_stops_at_once_in_one_line(
         assert checkpoint.load(folder.latest, "cpu")[1]["step"] == 10
         assert_all_finite(folder)
     with pytest.raises(Failure, match="checkpoint"):
-        spoil(monkeypatch, quantity, 3)
+        spoil(monkeypatch, "loss", 3)
         run(tmp_path / "other")
 
 
-@pytest.mark.parametrize("quantity", QUANTITIES)
+@pytest.mark.parametrize("quantity", ["loss", "gradient"])
 def test_a_step_left_out_changes_nothing_but_the_count(
     monkeypatch: pytest.MonkeyPatch, quantity: str
 ) -> None:

@@ -138,7 +138,7 @@ def drawn(decoder: Decoder) -> dict[str, torch.Tensor]:
     ("name", "dtype"), [("tape-heads", torch.float32), ("rope", torch.bfloat16)]
 )
 def test_the_number_of_threads_changes_no_bit(name: str, dtype: torch.dtype) -> None:
-    config = small(steps=5, groups=5)
+    config = small(steps=3, groups=5)
     one, two = (train(trainer(config, name, hardware=cpu(dtype, threads))) for threads in (1, 2))
     assert_same_bits(weights(two), weights(one))
 

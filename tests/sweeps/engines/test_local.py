@@ -85,11 +85,10 @@ def ends(engine: Subprocesses, count: int) -> list[JobEnd]:
     return ended
 
 
-@pytest.mark.parametrize("gpus", [["5", "7"], []])
 def test_each_slot_has_its_share(
-    script: Callable[[str], None], monkeypatch: pytest.MonkeyPatch, gpus: list[str]
+    script: Callable[[str], None], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", ",".join(gpus))
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "5,7")
     script("sys.exit('tape-arith: no luck' if 'fire' in job else 0)")
     jobs = marked_jobs("rope", "fire", "nope", "alibi")[::2]
     slots = Slots(4, threads=2, last={jobs[3].folder: 8})
@@ -109,9 +108,8 @@ def test_each_slot_has_its_share(
         command, share, words = log.read_text().splitlines()[:3]
         assert command.removeprefix("$ tape-arith ") == words
         shares.append(share.split(" "))
-    devices = gpus * 2 or [""] * 4
-    threads = zip("2228", devices, strict=True)
-    assert shares == [["OMP", number, "CUDA", gpu] for number, gpu in threads]
+    expected = zip("2228", "5757", strict=True)
+    assert shares == [["OMP", threads, "CUDA", gpu] for threads, gpu in expected]
     engine.submit(jobs[0])  # its log goes on
     (end,) = ends(engine, 1)
     assert end.log is not None and end.log.read_text().count("tape-arith train") == 2
