@@ -20,6 +20,7 @@ SETTINGS = {
     "head_dim": "8",
     "mlp_size": "16",
     "batch_size": "8",
+    "groups": "1",
     "steps": "4",
     "learning_rate": "0.001",
     "cooldown": "0.25",
