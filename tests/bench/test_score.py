@@ -51,7 +51,7 @@ def test_the_lines_with_random_weights(options: Options) -> None:
 
 
 def test_an_encoding_of_a_users_file_is_measured(here: Path) -> None:
-    write(READS["a list"])
+    write(READS)
     lines = list(measure(Options(seconds=0, encodings=(parse("mine.py:Mine"),))))
     assert all(line.value for line in lines) and "100.0 %" in lines[0].note
 
@@ -59,7 +59,7 @@ def test_an_encoding_of_a_users_file_is_measured(here: Path) -> None:
 def test_a_run_is_scored_with_its_weights_and_left_as_it_was(
     here: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    write(READS["a list"])  # a table of the tested lengths
+    write(READS)  # a table of the tested lengths
     train = ("train", "--pe", "mine.py:Mine", "--no-score", *settings())
     folder = Run(Path(done(*train).out.strip()))
     decoders: list[Decoder] = []

@@ -4,6 +4,7 @@ from pathlib import Path
 
 import pytest
 
+from tape_arith.arith.figures import ablations, heatmap
 from tape_arith.arith.sweeps import results
 from tape_arith.arith.training.step import Stepper
 
@@ -16,6 +17,6 @@ def nothing_drawn_or_timed(monkeypatch: pytest.MonkeyPatch) -> None:
         path.touch()
 
     monkeypatch.setattr(results, "save", save)
-    for kind in (results.heatmap, results.ablations):
-        monkeypatch.setattr(kind, "compose", lambda *_: None)
+    for figure in (heatmap, ablations):
+        monkeypatch.setattr(figure, "compose", lambda *_: None)
     monkeypatch.setattr(Stepper, "timed_step", lambda _: 2.0)

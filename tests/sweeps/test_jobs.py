@@ -62,6 +62,8 @@ def test_a_time_limit_ends_generating_too(
 def test_done_jobs_are_read_from_the_files(comparison: Path) -> None:
     train, score = jobs = plan(tiny_runs("rope"), TrainOptions(), OUT)
     assert score.done() and train.done()
+    # What is scored needs its dataset no more.
+    assert len(done_jobs(plan(tiny_runs("rope"), TrainOptions(), OUT, data=Path("gone")))) == 3
     # Carried away without its weights it is as done as before.
     for file in (score.folder / "weights").iterdir():
         file.unlink()
