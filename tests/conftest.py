@@ -4,14 +4,12 @@ operation wait for each other beside other work. A GPU is for the tests that ask
 import os
 import shutil
 from collections.abc import Iterator
-from functools import cache
 from pathlib import Path
 
 os.environ["CUDA_VISIBLE_DEVICES"] = ""  # before torch looks; subprocesses inherit it
 
 import pytest
 import torch
-import typer
 
 from tape_arith.models.hardware import configure_process
 from tests.helpers.tiny_runs import done, settings
@@ -19,8 +17,6 @@ from tests.helpers.tiny_runs import done, settings
 
 def pytest_configure() -> None:
     configure_process(1)
-    # Else each call builds all commands anew, which takes as long as a small command.
-    pytest.MonkeyPatch().setattr(typer.main, "get_command", cache(typer.main.get_command))
 
 
 @pytest.fixture
