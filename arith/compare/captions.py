@@ -191,9 +191,11 @@ def _convergence_clauses(panels: Sequence[Panel]) -> list[str]:
     clauses = [seen_in_training(panels)] if known else []
     if any(grid.converged is False for panel in panels for grid in panel.grids):
         usual = " on the usual problems" if SPLIT_WORDS.get(panels[0].first.split, True) else ""
-        some = ", of some runs" if known else ""
-        counted = f", what training has seen included{some}"
-        if len(known) == len(judged):
+        if not known:
+            counted = " (problems that training has seen count too)"
+        elif len(known) < len(judged):
+            counted = " (where it is not recorded which problems training has seen, all count)"
+        else:
             unseen_decide = all(grid.unseen_decide for grid in known)
             counted = ", of what training has not seen" if unseen_decide else ""
         clauses.append(f"not converged: below 99{NBSP}% in distribution{usual}{counted}")
