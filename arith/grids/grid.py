@@ -227,7 +227,7 @@ class Grid:
 
     def mask(self, region: Region) -> Bools:
         """Return the cells of `region`: bool, of the grid's shape."""
-        return region_mask(region, self.axes)
+        return region_mask(region, self.axes).copy()  # the caller's own: all grids share that one
 
     def mean(self, region: Region) -> float | None:
         """Return the mean of exact match over the cells of `region`, each with the same weight.

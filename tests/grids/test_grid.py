@@ -43,6 +43,12 @@ def test_masks_by_hand() -> None:
     }
 
 
+def test_a_mask_is_the_callers_own() -> None:
+    grid = blank()
+    grid.mask("in_distribution")[:] = False
+    assert grid.mask("in_distribution").any()
+
+
 def test_along_a_place_nothing_is_longer() -> None:
     """The whole depth is in distribution, and a haystack alone is longer or not."""
     longer = np.tile(np.arange(1, 9) > 4, (5, 1))
