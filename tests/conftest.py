@@ -38,6 +38,13 @@ def undrawn(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("tape_arith.arith.figures.style.Page.savefig", savefig)
 
 
+@pytest.fixture
+def uncomposed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """`heatmap` draws nothing, but names the file, and so the encodings, all the same."""
+    for function in ("heatmap.compose", "style.save"):
+        monkeypatch.setattr(f"tape_arith.arith.figures.{function}", lambda *_, **__: None)
+
+
 @pytest.fixture(scope="session")
 def trained(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A folder with `data` and `runs` of rope, fire and tape+yarn. Not to be changed."""

@@ -172,10 +172,6 @@ def test_all_of_them(comparison: Path) -> None:
         for name in ("FIRE", "RoPE", "TAPE + YaRN", "order: by name, because nothing is ranked")
     ]
     assert places == sorted(places)
-    shutil.rmtree(FIRE / "seed-1")
-    selection = Selection(RUNS)
-    panels, _ = heatmap_panels(selection, seed=1)
-    assert selection.figure_path(panels) == RUNS / "mini/rope-tape+yarn.png"
 
 
 def test_names_in_their_order_or_sorted(comparison: Path) -> None:
@@ -187,6 +183,16 @@ def test_names_in_their_order_or_sorted(comparison: Path) -> None:
     assert [panel.name for panel in sort_panels(given)] == ["fire", "rope"]
     panels, in_order = heatmap_panels(Selection(RUNS, "rope,fire"), sort=True)
     assert [panel.name for panel in panels] == ["fire", "rope"] and in_order
+
+
+@pytest.mark.usefixtures("uncomposed")
+def test_options_of_the_command_choose_what_is_drawn(comparison: Path) -> None:
+    for options, name in (((), "rope-fire"), (("--sort",), "fire-rope")):
+        drawn = done("heatmap", "--compare", "rope,fire", *options)
+        assert drawn.out == f"runs/mini/{name}.png\n"
+    shutil.rmtree(FIRE / "seed-1")
+    drawn = done("heatmap", "--compare", "all", "--seed", 1)
+    assert drawn.out == "runs/mini/rope-tape+yarn.png\n"
 
 
 def test_nothing_out_of_distribution(here: Path) -> None:

@@ -2,6 +2,8 @@
 
 from pathlib import Path
 
+import pytest
+
 from tape_arith.arith.compare.selection import Selection
 from tape_arith.arith.data.bucket import CARRY
 from tape_arith.arith.grids.evaluation_set import EvaluationSet
@@ -13,6 +15,7 @@ FIRE, ROPE = (Path(f"runs/mini/{name}/seed-0") for name in ("fire", "rope"))
 TO_4 = ("--max-digits", 4)
 
 
+@pytest.mark.usefixtures("uncomposed")
 def test_figures_of_longer_operands(comparison: Path) -> None:
     with untouched(comparison):  # the preset's own length is the usual grid
         line = done("score", FIRE, "--max-digits", 3).out
@@ -22,12 +25,13 @@ def test_figures_of_longer_operands(comparison: Path) -> None:
         done("score", run, *TO_4)
     assert done("leaderboard").out == usual
 
-    selection = Selection(Path("runs"), "fire,rope", evaluation_set=EvaluationSet(max_digits=4))
-    panels, _ = selection.panels()
-    fire = panels[0]
+    (fire, _), _ = Selection(
+        Path("runs"), "fire,rope", evaluation_set=EvaluationSet(max_digits=4)
+    ).panels()
     assert fire.first.content() == Grid.load(FIRE / "grid-to-4.json").content()
     assert fire.exact.shape == (4, 4)
-    assert selection.figure_path(panels) == Path("runs/mini/fire-rope-to-4.png")
+    drawn = done("heatmap", "--compare", "fire,rope", *TO_4)
+    assert drawn.out == "runs/mini/fire-rope-to-4.png\n"
     board = done("leaderboard", *TO_4)
     assert "to 4" in board.out and "fire seed 1;" in board.err
     assert done("report", *TO_4).out == "runs/mini/report-to-4.html\n"
