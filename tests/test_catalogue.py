@@ -1,4 +1,4 @@
-"""Documents for programs: the keys of `list --json`, `table` and `score --json` are promises."""
+"""`tape-arith list`: all there is, and one thing in full; the keys of its JSON are promises."""
 
 import json
 import re
@@ -97,6 +97,8 @@ def test_one_thing_in_full(
     (sweep,) = json.loads(done("list", "sweeps", "--json").out)["sweeps"]
     assert sweep.pop("summary").endswith(".")
     assert sweep == {"name": "paper-40", "preset": "paper-40", "runs": 21}
+    text = done("list", "sweeps").out
+    assert re.search(r"^  paper-40  +paper-40  +21 runs  +\w", text, re.MULTILINE)
 
 
 @pytest.mark.parametrize(
