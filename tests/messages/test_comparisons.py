@@ -109,9 +109,9 @@ REFUSED: Table = {
 
 NOTED: Table = {
     prepared.as_trained: {
-        "list --runs runs/mini": (
-            "no run in runs/mini: runs/mini is the folder of one preset: name that of all runs, "
-            "--runs runs"
+        "list --runs runs/mini/rope": (
+            "no run in runs/mini/rope: runs/mini/rope is the folder of one encoding: name that of "
+            "all runs, --runs runs"
         ),
     },
     prepared.fire_scored_in_part: {
