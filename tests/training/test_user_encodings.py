@@ -43,11 +43,12 @@ EMBED = """
         return x + self.table[index] * getattr(self, "scale", 1.0)
 """
 READS = """
-        self.slopes = torch.linspace(0, 1, 4).tolist()
+        self.scale = float(ramp(setting.max_length)[-1])
         if torch.linspace(0, 1, 4).max() > 0.5:
-            self.scale = float(ramp(setting.max_length)[-1])
+            self.slopes = torch.linspace(0, 1, 4).tolist()
 """
-"""It keeps the contract; a decoder without memory for its weights cannot be made of it."""
+"""It keeps the contract; a decoder without memory for its weights cannot be made of it, and an
+attempt would leave a tensor without memory in its cache."""
 RUN = "runs/mini/mine.py@Mine/seed-0"
 
 
