@@ -1,6 +1,7 @@
 """The stage of generating: the command itself, and its limit."""
 
 import subprocess
+import sys
 import tempfile
 from pathlib import Path
 from subprocess import CompletedProcess
@@ -24,7 +25,9 @@ def temporary(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 def run_here(command: list[str], **_: object) -> CompletedProcess[str]:
     """Run a command of ours in this process."""
-    result = call(*command[1 + len(COMMAND_LINE) :])
+    start = [sys.executable, *COMMAND_LINE]
+    assert command[: len(start)] == start
+    result = call(*command[len(start) :])
     return CompletedProcess(command, *result)
 
 

@@ -103,7 +103,7 @@ def test_curves_and_trackers_change_no_run(here: Path, use: Callable[[Fake], Fak
         blind.record(), machines=(), seconds={}
     )
     lines = watched.metrics()
-    assert fake.steps == [2, 4] and "host, called)" in messages
+    assert fake.steps == [2, 4] and fake.closed == 1 and "host, called)" in messages
     assert list(lines[-1]["small_grid"]["by_length"]) == ["1", "2", "3"]
     assert lines[-1]["small_grid"]["out_of_distribution"] is not None
     assert lines[-1]["state"]["norm"][0] == pytest.approx(2**0.5)
