@@ -535,7 +535,8 @@ def test_named_encodings_keep_their_ranks_and_tests(made: Path, content: dict[st
     assert all(row == rows(content)[name] for name, row in rows(board).items())
     (note,) = (note for note in board["notes"] if "shown;" in note)
     assert re.findall(r"\d+", note) == ["3", "8", "8"]
-    alone = leaderboard("rope,fire,alibi", among_shown=True)
+    named = ("--pe", "rope,fire,alibi", "--among-shown")
+    alone = json.loads(done("leaderboard", "--json", *named).out)
     assert alone["tests"] == 1 < board["tests"]  # fire against rope: one seed is never tested
     assert not any("shown;" in note for note in alone["notes"])
     write(made / "runs", "cope", 0, counts(13, 7), steps=2000)  # a budget of its own
