@@ -120,18 +120,21 @@ def test_what_answers_to_a_task_have(task: str, decimals: bool, places: bool) ->
 
 
 @pytest.mark.parametrize(
-    ("task", "problem", "lengths", "has_all"),
+    ("task", "problem", "settings", "has_all"),
     [
         ("multiplication", "12x7", {}, True),
-        ("copy:hints=true", "12", {}, False),
+        ("copy:hints=true", "12", {"loops": 2}, False),
         ("sort", "12,7", {"trained_operands": 2, "tested_operands": 3}, False),
     ],
 )
 def test_every_task_is_studied(
-    task: str, problem: str, lengths: dict[str, int], has_all: bool, tmp_path: Path
+    task: str, problem: str, settings: dict[str, int], has_all: bool, tmp_path: Path
 ) -> None:
-    """Carry chains, digits one more or less and equal places where there are any."""
-    studied = comparable_runs([variant(tmp_path, "rope", task=task, **lengths)])
+    """Carry chains, digits one more or less and equal places where there are any.
+
+    The maps are of the last layer, that of the last loop.
+    """
+    studied = comparable_runs([variant(tmp_path, "rope", task=task, **settings)])
     wrong, seen = errors.measure(studied), attention.measure(studied, 3, problem)
     text = errors.to_markdown(wrong)
     assert ("carry chain" in text) == has_all and "Wrong answers" in text
@@ -139,6 +142,7 @@ def test_every_task_is_studied(
     text, drawn = attention.to_markdown(seen), attention.figures(seen)
     assert ("place" in set(seen.rows.measure)) == has_all
     assert bool(seen.facts["example"]["equal_places"]) == has_all
+    assert seen.facts["example"]["layer"] == seen.rows.layer.max()
     assert ("Place addressing" in text) == ("-places" in drawn) == has_all
     assert errors.figures(wrong)[""].axes
     assert ("2 numbers" in text) == (task == "sort")
