@@ -214,6 +214,11 @@ CALLS: dict[str, tuple[Callable[[], object], type[Exception], str]] = {
         UsageError,
         "--pe must be text, not 5",
     ),
+    "a number for a flag": (
+        lambda: tape_arith.train("rope", fresh=NUMBER),
+        UsageError,
+        "--fresh must be true or false, not 5",
+    ),
     "an unknown policy": (
         lambda: TrainOptions(on_nonfinite=WORD),
         UsageError,
