@@ -206,6 +206,14 @@ def wrong_evaluation(**changes: Any) -> Callable[[Path], None]:
     return edited(evaluation={**EVALUATION, **changes})
 
 
+AXIS = {
+    "name": "digits",
+    "column": "digits",
+    "counts": "digits",
+    "shortest": 1,
+    "trained": 2,
+    "tested": 4,
+}
 FAULTS: list[tuple[str, Callable[[Path], None], str]] = [
     ("run", edited(seed=True), "'seed' must be a whole number, not True"),
     ("run", edited(seed=2**63), "'seed' must be at most 9223372036854775807"),
@@ -223,6 +231,7 @@ FAULTS: list[tuple[str, Callable[[Path], None], str]] = [
     ("grid", edited(total=[[10] * 4] * 3), "'total' must be 4 rows of 4"),
     ("grid", edited(exact=[[11] * 4] * 4), "contradict each other"),
     ("grid", edited(first_wrong=[[1e300] * 4] * 4), "'first_wrong.0.0' must be at most"),
+    ("grid", edited(axes=[AXIS] * 3), "'axes' must have at most 2"),
     ("metrics", last_line(step=20), "line 2: step 20 comes after step 20"),
     ("metrics", last_line(loss="x"), "line 2: 'loss' must be a number, .*or remove that line"),
     ("metrics", last_line(small_grid={}), "'small_grid.in_distribution' is missing"),
@@ -231,6 +240,8 @@ FAULTS: list[tuple[str, Callable[[Path], None], str]] = [
     ("sweep", replaced("steps = 7", "steps = 1979-05-27"), "steps"),
     ("preset", replaced("steps = ", "stpes = "), "unknown key 'stpes': did you mean 'steps'"),
     ("preset", replaced("steps = ", "a" + ".a" * 3000 + " = 1\nsteps = "), "nested too deep"),
+    ("preset", replaced("steps = ", "base = 3\nsteps = "), "base is the name of a preset, not 3"),
+    ("preset", replaced("steps = ", 'base = "mine"\nsteps = '), "its base leads back to itself"),
     ("preset", replaced("clip = ", "clip = nan #"), "'clip' must be a finite number, not nan"),
 ]
 

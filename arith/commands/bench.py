@@ -7,7 +7,7 @@ import typer
 
 from tape_arith.arith.api.processes import configure
 from tape_arith.arith.bench import ALL, STAGES
-from tape_arith.arith.commands import jobs, option
+from tape_arith.arith.commands import option
 from tape_arith.arith.errors import EXIT_PARTLY
 from tape_arith.arith.registry.names import parse_list
 from tape_arith.arith.runs.options import Compute
@@ -61,7 +61,7 @@ def command(
         encodings=tuple(parse_list(",".join(pe))),
         preset=preset,
         settings=parse_settings(settings),
-        lengths=tuple(jobs.whole_numbers("--lengths", lengths) if lengths else ()),
+        lengths=tuple(option.whole_numbers("--lengths", lengths) if lengths else ()),
         count=count,
         run=run,
         compute=Compute(backend, compiled),

@@ -1,4 +1,4 @@
-"""Declare the options that several commands share, so that each name has one meaning.
+"""Declare the options that several commands share, each with one meaning, and read their values.
 
 --pe       encodings and models (--model)       --runs    the folder of runs
 --preset   a recipe; --set changes it           --out     the file or folder that a command writes
@@ -7,6 +7,7 @@
 --json     print JSON                           --format  the format of the output
 """
 
+import re
 from functools import partial
 from pathlib import Path
 from typing import Annotated
@@ -17,16 +18,19 @@ from tape_arith.arith.archives import check_writable
 from tape_arith.arith.commands import completion
 from tape_arith.arith.data.bucket import known_split
 from tape_arith.arith.documents import MOST_INTEGER
+from tape_arith.arith.errors import UsageError
 from tape_arith.arith.files import check_replaceable
 from tape_arith.arith.registry.locate import known_names
-from tape_arith.arith.runs.config import Precision
-from tape_arith.arith.runs.metrics import tracker_names
+from tape_arith.arith.runs.config import Policy, Precision
+from tape_arith.arith.runs.metrics import parse_trackers, tracker_names
+from tape_arith.arith.runs.options import Compute, TrainOptions
 from tape_arith.arith.runs.preset import known_preset, presets
 
 PANELS = ("What", "How long", "Where", "Machine")
 """The titles under which a command's help lists options; it lists the others after them."""
 what, how_long, where, machine = (partial(typer.Option, rich_help_panel=title) for title in PANELS)
 """Declare an option under each title."""
+_MOST_NUMBERS = 10_000
 
 
 def _known_backend(name: str) -> str:
@@ -275,3 +279,46 @@ Engine = Annotated[
         autocompletion=completion.complete_among(lambda: known_names("engine")),
     ),
 ]
+
+
+# ---- values ---------------------------------------------------------------------------------
+
+
+def whole_numbers(option: str, text: str) -> list[int]:
+    """Parse "0,1,2" or "0-2" as numbers without duplicates. Raises UsageError, naming `option`."""
+    numbers: list[int] = []
+    for part in text.split(","):
+        ends = re.fullmatch(r"\s*(\d+)\s*(?:-\s*(\d+)\s*)?", part, re.ASCII)
+        if ends is None:
+            raise UsageError(
+                f"{option} takes whole numbers with commas, as in 0,1,2 or 0-2, not '{text}'"
+            )
+        # Python refuses to read a number of thousands of digits.
+        first, last = (int(end[:100]) for end in (ends[1], ends[2] or ends[1]))
+        if max(first, last) > MOST_INTEGER or last - first >= _MOST_NUMBERS:
+            raise UsageError(f"{option} takes numbers up to {MOST_INTEGER}, not {text[:100]}")
+        if last < first:
+            raise UsageError(f"{option}: {part.strip()} counts down: write {last}-{first}")
+        numbers += range(first, last + 1)
+    return list(dict.fromkeys(numbers))
+
+
+def train_options(
+    backend: str,
+    compiled: bool | None,
+    no_curves: bool,
+    track: str | None,
+    precision: Precision,
+    data: Path | None = None,
+    on_nonfinite: Policy | None = None,
+) -> TrainOptions:
+    """Build TrainOptions from the values of a command. Raises UsageError for a bad `track`."""
+    compute = Compute(backend, compiled, precision)
+    return TrainOptions(data, compute, not no_curves, parse_trackers(track), on_nonfinite)
+
+
+def estimated_slots(dry_run: bool, on: str | None, slots: int | None) -> int | None:
+    """Return the slots of a plan: one GPU, unless more are named. Raises UsageError for `on`."""
+    if on and not dry_run:
+        raise UsageError("--on only estimates: add --dry-run, or leave out --on to run here")
+    return slots or 1 if on else slots

@@ -42,9 +42,9 @@ def command(
     from tape_arith.arith.api.runs import requested
 
     configure(threads)
-    numbers = jobs.whole_numbers("--seeds", seeds)
-    slots = jobs.estimated_slots(dry_run, on, slots)
-    options = jobs.train_options(backend, compiled, no_curves, track, precision)
+    numbers = option.whole_numbers("--seeds", seeds)
+    slots = option.estimated_slots(dry_run, on, slots)
+    options = option.train_options(backend, compiled, no_curves, track, precision)
     changed = parse_settings(settings)
     with jobs.stopping(time_limit) as stopper:
         from tape_arith.arith.sweeps.run_sweep import plan_run, run_requests

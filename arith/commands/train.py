@@ -92,7 +92,9 @@ def command(
     _check(run, name, steps, makes_new=makes_new or runs != Path("runs"))
     if only_positional and init_from is None:
         raise UsageError("--only-positional needs --init-from RUN, whose weights stay as they are")
-    options = jobs.train_options(backend, compiled, no_curves, track, precision, data, on_nonfinite)
+    options = option.train_options(
+        backend, compiled, no_curves, track, precision, data, on_nonfinite
+    )
     from tape_arith.arith.api.run import Run
     from tape_arith.arith.api.runs import train
 

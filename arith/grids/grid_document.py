@@ -41,7 +41,7 @@ class GridDocument(Part):
     """In the file only if settings replace those of the preset."""
     seed: Count
     trained_digits: Positive
-    axes: Axes = ()
+    axes: Annotated[Axes, Field(max_length=2)] = ()
     """In the file only if they are not the digits of two numbers."""
     budget: Budget
     evaluation: Evaluation

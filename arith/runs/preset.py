@@ -92,6 +92,8 @@ def _read(name: str, *derived: str) -> tuple[Config, bool]:
     try:
         content = parse_toml(path)[1]
         base = content.pop("base", None)
+        if not isinstance(base, str | None):
+            raise UsageError(f"base is the name of a preset, not {base}")
         if base in (name, *derived):
             raise Failure(f"{path}: its base leads back to itself: name another preset")
         inherited, compiles = (None, False) if base is None else _read(base, name, *derived)
