@@ -83,7 +83,7 @@ def test_what_an_interruption_breaks_is_no_error(monkeypatch: pytest.MonkeyPatch
         finally:
             threading.Lock().release()
 
-    monkeypatch.setattr(cli, "app", command)
+    monkeypatch.setattr(cli, "all_commands", lambda: command)
     assert call("list").code == PREEMPTED
 
 
@@ -130,7 +130,7 @@ def test_a_repeated_signal_cuts_no_tidying_up_short(monkeypatch: pytest.MonkeyPa
             signal.raise_signal(signal.SIGTERM)
             tidied.append("all")
 
-    monkeypatch.setattr(cli, "app", command)
+    monkeypatch.setattr(cli, "all_commands", lambda: command)
     result = call("list")
     assert result.code == PREEMPTED and tidied == ["all"]
     assert result.err.count("\n") == 1 and "nothing is half-written" in result.err
